@@ -1,0 +1,80 @@
+//! What the table answers, and what it counts.
+
+use serde::{Deserialize, Serialize};
+
+use crate::key::ItemKey;
+
+/// Totals since the table was made. They only grow, and survive a save.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Chunks stored.
+    pub chunks: u64,
+    /// Chunks that were stored already, dropped.
+    pub duplicate_chunks: u64,
+    /// Chunks that never came: gaps in the sequence.
+    pub lost_chunks: u64,
+    /// Steps stored, final observations included.
+    pub steps: u64,
+    /// Steps stored that have an action: agent steps.
+    pub actions: u64,
+    /// Items stored.
+    pub inserts: u64,
+    /// Items dropped on arrival because frames that they need were lost or reclaimed.
+    pub items_without_frames: u64,
+    /// Items that made room for newer ones.
+    pub evicted: u64,
+    /// Items that went because a frame of theirs was reclaimed.
+    pub reclaimed_items: u64,
+    /// Items drawn.
+    pub samples: u64,
+    /// Priority updates applied.
+    pub updates: u64,
+    /// Priority updates for items no longer there, ignored.
+    pub stale_updates: u64,
+}
+
+/// What became of a chunk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Inserted {
+    /// It was stored already and nothing was done.
+    pub duplicate: bool,
+    /// Items stored.
+    pub items: u64,
+    /// Items dropped because frames that they need were lost or reclaimed.
+    pub items_without_frames: u64,
+    /// Chunks of this lane that are missing before this one.
+    pub chunks_lost: u64,
+}
+
+/// One drawn item.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Draw {
+    /// Its name, to look at it or to give it a new priority.
+    pub key: ItemKey,
+    /// The exact probability with which one draw from this table gives this item.
+    pub probability: f64,
+    /// How often it has been drawn, this time included.
+    pub times_sampled: u32,
+    /// How many items have been inserted after it.
+    pub age_inserts: u64,
+}
+
+/// What became of priority updates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Updated {
+    /// Items changed.
+    pub applied: u64,
+    /// Items no longer there.
+    pub stale: u64,
+}
+
+/// Why nothing could be drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SampleError {
+    /// No items.
+    #[error("table is empty, insert items first")]
+    Empty,
+    /// Items, but each of weight zero.
+    #[error("all priorities are 0, set priority_constant above 0")]
+    NoMass,
+}
