@@ -1,1 +1,144 @@
-//! (being written)
+//! What an agent plays: [`Environment`], with Atari as DQN plays it and CartPole behind it.
+//!
+//! An environment plays and reports facts. Clipping rewards, ending an episode at a lost life and stacking frames belong to
+//! whoever learns from it; the raw reward, the lost life and the newest frame are all here. Everything random comes from
+//! the seed given to [`make`], and [`Environment::save`] keeps all of it, so that a run can stop and go on as if it had
+//! not.
+
+#![forbid(unsafe_code)]
+
+mod atari;
+mod cartpole;
+mod error;
+mod games;
+mod options;
+pub mod roms;
+mod saved;
+pub mod scale;
+pub mod stack;
+
+pub use error::EnvError;
+pub use games::{canonical, check_game, games};
+pub use options::{ActionSet, Options};
+
+/// The type of one element of an observation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Element {
+    /// An unsigned byte: a pixel.
+    U8,
+    /// A little-endian 32-bit float.
+    F32,
+}
+
+impl Element {
+    /// Bytes per element.
+    pub fn bytes(self) -> usize {
+        match self {
+            Element::U8 => 1,
+            Element::F32 => 4,
+        }
+    }
+}
+
+/// The shape of what [`Environment::observation`] returns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observation {
+    /// What it is made of.
+    pub element: Element,
+    /// Its dimensions, the slowest first: `[84, 84]` for Atari, `[4]` for CartPole.
+    pub shape: Vec<usize>,
+}
+
+impl Observation {
+    /// The length of an observation in bytes.
+    pub fn bytes(&self) -> usize {
+        self.element.bytes() * self.shape.iter().product::<usize>()
+    }
+}
+
+/// What does not change while an environment is played.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spec {
+    /// The game's name, as [`games`] lists it.
+    pub game: String,
+    /// The names of the actions; an action is an index into this.
+    pub actions: Vec<String>,
+    /// The shape of an observation.
+    pub observation: Observation,
+    /// Frames that one step plays, unless the episode ends within it.
+    pub frames_per_step: u32,
+}
+
+/// What one step led to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outcome {
+    /// The points of this step, neither clipped nor scaled.
+    pub reward: f32,
+    /// The game is over: nothing follows.
+    pub terminated: bool,
+    /// The time limit cut the game off: something would have followed. Never together with `terminated`.
+    pub truncated: bool,
+    /// There are fewer lives than before this step, at least one is left and the game goes on. So every death is
+    /// reported once: the last one as `terminated`, even in games that count down to no lives a little earlier.
+    pub life_lost: bool,
+    /// The frames that this step played.
+    pub frames: u32,
+}
+
+impl Outcome {
+    /// Whether the episode ended, one way or the other.
+    pub fn done(&self) -> bool {
+        self.terminated || self.truncated
+    }
+}
+
+/// A picture in colour.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// Pixels per row.
+    pub width: usize,
+    /// Rows.
+    pub height: usize,
+    /// Red, green and blue of each pixel, row by row.
+    pub rgb: Vec<u8>,
+}
+
+/// A game and where it stands. A new one stands at the start of its first episode.
+pub trait Environment: Send {
+    /// What does not change.
+    fn spec(&self) -> &Spec;
+
+    /// Starts a new episode. Atari then does nothing for 1 to `noop_max` frames, so that episodes differ.
+    fn reset(&mut self);
+
+    /// Plays one action. It never resets by itself; stepping after the end is a mistake of the caller.
+    ///
+    /// # Panics
+    ///
+    /// If `action` is not an index into the spec's actions.
+    fn step(&mut self, action: usize) -> Outcome;
+
+    /// The newest frame, alone, in the spec's shape.
+    fn observation(&self) -> &[u8];
+
+    /// What a person would see now.
+    fn render(&mut self) -> Image;
+
+    /// All that changes: emulator, generator of random numbers, counters, observation.
+    fn save(&self) -> Vec<u8>;
+
+    /// Goes back to what [`save`](Environment::save) saved, in this or another environment of the same game and options.
+    /// On an error nothing has changed.
+    fn restore(&mut self, state: &[u8]) -> Result<(), EnvError>;
+}
+
+/// Makes an environment, at the start of its first episode. `game` may be spelled as [`canonical`] allows; CartPole has no
+/// use for `options`.
+pub fn make(game: &str, options: &Options, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
+    let game = canonical(game)?;
+    options.check()?;
+    if game == cartpole::NAME {
+        return Ok(Box::new(cartpole::CartPole::new(seed)));
+    }
+    Ok(Box::new(atari::Atari::new(&game, options, seed)?))
+}

@@ -1,0 +1,89 @@
+//! What can go wrong before or between playing, each with what to do about it.
+
+use std::path::PathBuf;
+
+/// Why an environment cannot be made or restored.
+#[derive(Debug, thiserror::Error)]
+pub enum EnvError {
+    /// There is no game of this name.
+    #[error("unknown game '{name}': did you mean {}? (`quiver games` lists all)", either(nearest))]
+    UnknownGame {
+        /// The name as it was given.
+        name: String,
+        /// The names that are most like it, the nearest first; never empty.
+        nearest: Vec<String>,
+    },
+    /// The package has the ROM, but the emulator offers one player's controls and this game needs two.
+    #[error(
+        "'{0}' is a game for two players, which ALE does not play alone: choose another (`quiver games` lists all)"
+    )]
+    TwoPlayers(String),
+    /// The game is known, its ROM is not where it should be.
+    #[error("the ROM of '{game}' is missing at {}: run `make setup`, or set QUIVER_ROMS", path.display())]
+    RomMissing {
+        /// The game.
+        game: String,
+        /// Where its ROM was looked for.
+        path: PathBuf,
+    },
+    /// The file is the ROM of another game.
+    #[error("{} is the ROM of '{found}': run `make setup` to restore it", path.display())]
+    RomMixedUp {
+        /// The file.
+        path: PathBuf,
+        /// The game that it holds.
+        found: String,
+    },
+    /// The emulator refused the ROM or a state.
+    #[error(transparent)]
+    Ale(#[from] ale::AleError),
+    /// A setting that makes no sense.
+    #[error("{name} is {value}, but must be {must_be}")]
+    Option {
+        /// The setting's name.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What is allowed.
+        must_be: &'static str,
+    },
+    /// Not the name of an action set.
+    #[error("unknown action set '{0}': choose 'minimal' or 'full'")]
+    UnknownActionSet(String),
+    /// The bytes are not a saved environment.
+    #[error("damaged environment state: {0}")]
+    DamagedState(&'static str),
+    /// The state was saved while playing another game.
+    #[error("the saved environment plays '{saved}', not '{playing}'")]
+    OtherGame {
+        /// The game of the state.
+        saved: String,
+        /// The game of the environment.
+        playing: String,
+    },
+}
+
+/// "'a'", "'a' or 'b'", "'a', 'b' or 'c'".
+fn either(names: &[String]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
+    match quoted.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => quoted.concat(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alternatives_read_like_a_sentence() {
+        let check = |names: &[&str], expected: &str| {
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            assert_eq!(either(&names), expected);
+        };
+        check(&["pong"], "'pong'");
+        check(&["pong", "gopher"], "'pong' or 'gopher'");
+        check(&["pong", "gopher", "pooyan"], "'pong', 'gopher' or 'pooyan'");
+    }
+}
