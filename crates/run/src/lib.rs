@@ -1,1 +1,28 @@
-//! (being written)
+//! What a run is: its settings, its directory and its record.
+//!
+//! Everything that reads or writes `runs/<name>/` goes through here, with or without libtorch, so that the
+//! trainer, `quiver plot` and `quiver config show` agree. Knows nothing of networks, replay or environments
+//! beyond their names.
+//!
+//! Read [`settings`] for the list of settings, [`presets`] for the named ones, [`resolve`] for how
+//! preset, file, environment and flags are laid over one another, [`directory`] for the files.
+#![forbid(unsafe_code)]
+
+pub mod checkpoint;
+pub mod choices;
+pub mod directory;
+pub mod nearest;
+pub mod order;
+pub mod presets;
+pub mod record;
+pub mod resolve;
+pub mod returns;
+pub mod settings;
+pub mod tensorboard;
+pub mod text;
+pub mod units;
+pub mod validate;
+
+pub use directory::RunDir;
+pub use resolve::{Layers, Resolved};
+pub use settings::Settings;

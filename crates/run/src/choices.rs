@@ -1,0 +1,156 @@
+//! Settings that are one of a few names, and the two that are a name or a number.
+
+use crate::text::{Text, text_by_from_str};
+use serde::{Deserialize, Serialize};
+
+macro_rules! choices {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal),* $(,)? })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        pub enum $name {
+            $($(#[$variant_doc])* #[serde(rename = $text)] $variant,)*
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = String;
+            fn from_str(text: &str) -> Result<Self, String> {
+                match text {
+                    $($text => Ok(Self::$variant),)*
+                    _ => Err(format!("expected one of {}, got '{text}'", [$($text),*].join(", "))),
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(match self { $(Self::$variant => $text,)* })
+            }
+        }
+
+        text_by_from_str!($name);
+    )*};
+}
+
+choices! {
+    /// Which Bellman target is learned.
+    Algorithm {
+        /// Soft Q-learning: log-sum-exp values, softmax policy.
+        SoftDqn = "soft-dqn",
+        /// Plain Q-learning: max values, ε-greedy policy.
+        Dqn = "dqn",
+    }
+    /// The network's trunk.
+    Network {
+        /// The 2015 network: 32, 64, 64 channels.
+        Nature = "nature",
+        /// The 2013 network: 16, 32 channels.
+        Small = "small",
+        /// Two hidden layers, for observations that are vectors.
+        Mlp = "mlp",
+    }
+    /// What is minimised.
+    Loss {
+        /// Quadratic near zero, linear beyond 1.
+        Huber = "huber",
+        /// Half the squared error.
+        Squared = "squared",
+    }
+    /// How rewards are changed for learning; scores never are.
+    RewardClip {
+        /// −1, 0 or 1.
+        Sign = "sign",
+        /// As the game gives them.
+        None = "none",
+    }
+    /// How an evaluated agent picks its actions.
+    EvaluationPolicy {
+        /// Samples from the learned policy.
+        Stochastic = "stochastic",
+        /// Takes the action of largest value.
+        Greedy = "greedy",
+    }
+    /// The priority with which a transition enters the replay.
+    InitialPriority {
+        /// Its own, from the network that acted.
+        Computed = "computed",
+        /// The largest seen so far.
+        Largest = "largest",
+    }
+}
+
+/// Where tensors live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Device {
+    /// The first GPU if there is one, else the CPU.
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// One GPU, by number.
+    Cuda(usize),
+}
+
+impl std::str::FromStr for Device {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda(0)),
+            _ => text
+                .strip_prefix("cuda:")
+                .and_then(|number| number.parse().ok())
+                .map(Self::Cuda)
+                .ok_or_else(|| format!("expected auto, cpu, cuda or cuda:N, got '{text}'")),
+        }
+    }
+}
+
+impl std::fmt::Display for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(number) => write!(f, "cuda:{number}"),
+        }
+    }
+}
+
+text_by_from_str!(Device);
+
+/// How many samples the learner takes for each transition inserted; `none` lets both sides run free.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SamplesPerInsert(pub Option<f64>);
+
+impl Text for SamplesPerInsert {
+    fn read(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "none" => Ok(Self(None)),
+            number => match number.parse() {
+                Ok(ratio) => Ok(Self(Some(ratio))),
+                Err(_) => Err(format!("expected a number or none, got '{number}'")),
+            },
+        }
+    }
+    fn show(&self) -> String {
+        self.0.map_or("none".into(), |ratio| ratio.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_and_devices_round_trip() {
+        for text in ["auto", "cpu", "cuda:0", "cuda:3"] {
+            assert_eq!(Device::read(text).unwrap().show(), text);
+        }
+        assert_eq!(Device::read("cuda"), Ok(Device::Cuda(0)));
+        assert!(Device::read("cuda:x").is_err() && Device::read("gpu").is_err());
+        for text in ["soft-dqn", "dqn"] {
+            assert_eq!(Algorithm::read(text).unwrap().show(), text);
+        }
+        assert!(Algorithm::read("sac").unwrap_err().contains("soft-dqn, dqn"));
+    }
+}

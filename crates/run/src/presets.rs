@@ -1,0 +1,145 @@
+//! Settings by name. Each preset says only how it differs from the paper's appendix.
+
+use crate::nearest::hint;
+use crate::settings::Settings;
+
+/// A named set of settings.
+#[derive(Debug)]
+pub struct Preset {
+    /// What people type.
+    pub name: &'static str,
+    /// One sentence for help and for `quiver config show`.
+    pub about: &'static str,
+    /// Differences from [`Settings::paper`], as (key, text).
+    pub differences: &'static [(&'static str, &'static str)],
+}
+
+/// All presets.
+pub const PRESETS: &[Preset] = &[
+    Preset {
+        name: "paper-atari",
+        about: "the paper's text: 40M frames, Nature network, rho = max; where it is silent, the authors' code",
+        differences: &[],
+    },
+    Preset {
+        name: "authors-atari",
+        about: "the authors' published code: rho of the old policy at temperature 1, exponents 0.6 and 0.4 to 1",
+        differences: &[
+            ("rho", "old-unit-temperature"),
+            ("priority_exponent", "0.6"),
+            ("priority_constant", "0.001"),
+            ("initial_priority", "largest"),
+            ("first_priority", "0.1"),
+            ("importance_exponent", "0.4"),
+            ("importance_exponent_final", "1"),
+            ("importance_anneal_updates", "2500000"),
+        ],
+    },
+    Preset {
+        name: "quick",
+        about: "an Atari game on two CPU cores in under 40 minutes: small network, sticky actions",
+        differences: QUICK,
+    },
+    Preset { name: "cartpole", about: "CartPole to 195 of 200 in about a minute", differences: CARTPOLE },
+];
+
+const QUICK: &[(&str, &str)] = &[
+    ("frames", "1000000"),
+    ("network", "small"),
+    ("hidden_units", "256"),
+    ("sticky_actions", "0.25"),
+    ("learning_rate", "0.0005"),
+    ("learning_rate_decay", "0.1"),
+    ("n_step", "3"),
+    ("double", "true"),
+    ("temperature", "0.02"),
+    ("capacity", "200000"),
+    ("replay_bytes", "1GiB"),
+    ("min_size", "5000"),
+    ("random_steps", "5000"),
+    ("target_period_updates", "500"),
+    ("evaluate_every_frames", "100000"),
+    ("checkpoint_every_frames", "250000"),
+    ("baselines", "true"),
+];
+
+const CARTPOLE: &[(&str, &str)] = &[
+    ("frames", "30000"),
+    ("network", "mlp"),
+    ("hidden_units", "128"),
+    ("frame_stack", "1"),
+    ("frame_skip", "1"),
+    ("noop_max", "0"),
+    ("time_limit_frames", "200"),
+    ("reward_clip", "none"),
+    ("life_loss_ends", "false"),
+    ("temperature", "0.5"),
+    ("learning_rate", "0.001"),
+    ("learning_rate_decay", "0.05"),
+    ("gradient_clamp", "0"),
+    ("double", "true"),
+    ("batch_size", "64"),
+    ("samples_per_insert", "64"),
+    ("target_period_updates", "200"),
+    ("capacity", "30000"),
+    ("replay_bytes", "64MiB"),
+    ("frame_codec", "none"),
+    ("min_size", "1000"),
+    ("random_steps", "1000"),
+    ("evaluation_policy", "greedy"),
+    ("evaluate_every_frames", "5000"),
+    ("evaluate_final_episodes", "100"),
+    ("checkpoint_every_frames", "10000"),
+];
+
+/// The preset of that name; the error names the nearest.
+pub fn find(name: &str) -> Result<&'static Preset, String> {
+    PRESETS.iter().find(|preset| preset.name == name).ok_or_else(|| {
+        let names: Vec<_> = PRESETS.iter().map(|preset| preset.name).collect();
+        format!(
+            "unknown preset '{name}'{}: there are {}",
+            hint(name, names.iter().copied()),
+            names.join(", ")
+        )
+    })
+}
+
+/// The preset that a game has when none is asked for.
+pub fn default_for(game: &str) -> &'static str {
+    if game == "cartpole" { "cartpole" } else { "paper-atari" }
+}
+
+impl Preset {
+    /// The preset's settings, whole.
+    ///
+    /// # Panics
+    /// If the preset itself is misspelt, which a test rules out.
+    pub fn settings(&self) -> Settings {
+        let mut settings = Settings::paper();
+        for (key, text) in self.differences {
+            settings
+                .set(key, text)
+                .expect("a preset names known keys")
+                .expect("a preset's values can be read");
+        }
+        settings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_is_readable_and_valid() {
+        for preset in PRESETS {
+            let game = if preset.name == "cartpole" { "cartpole" } else { "pong" };
+            assert_eq!(preset.settings().validate(game), Ok(()), "{}", preset.name);
+        }
+    }
+
+    #[test]
+    fn an_unknown_preset_is_answered_with_the_nearest() {
+        assert!(find("paper-atarri").unwrap_err().contains("did you mean 'paper-atari'"));
+    }
+}

@@ -1,0 +1,251 @@
+//! A run's record: episodes, evaluations and training figures as JSON lines, and the same for TensorBoard.
+//!
+//! The files only grow. A checkpoint remembers how long each was, so that a run that goes on after a kill first
+//! cuts off what happened after the checkpoint: nothing is recorded twice.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::choices::EvaluationPolicy;
+use crate::directory::{DirectoryError, io_error};
+use crate::tensorboard;
+
+/// A finished game of training.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Episode {
+    /// Frames of the whole run when it ended.
+    pub frames: u64,
+    /// Unclipped score.
+    pub score: f64,
+    /// Decisions made.
+    pub steps: u64,
+    /// Cut short by the time limit.
+    pub truncated: bool,
+}
+
+/// An evaluation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// Frames trained.
+    pub frames: u64,
+    /// Updates made.
+    pub updates: u64,
+    /// Who played: `agent`, `random`, `untrained` or `constant <ACTION>`.
+    pub player: String,
+    /// How it picked actions.
+    pub policy: EvaluationPolicy,
+    /// Mean score.
+    pub mean: f64,
+    /// Standard error of the mean.
+    pub standard_error: f64,
+    /// Every score, unclipped.
+    pub scores: Vec<f64>,
+}
+
+impl Evaluation {
+    /// Mean and standard error of the mean (0 for a single score).
+    pub fn mean_and_error(scores: &[f64]) -> (f64, f64) {
+        let count = scores.len() as f64;
+        let mean = scores.iter().sum::<f64>() / count;
+        let variance =
+            scores.iter().map(|score| (score - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
+        (mean, (variance / count).sqrt())
+    }
+}
+
+/// What training looked like over the last stretch of updates.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Training {
+    /// Frames so far.
+    pub frames: u64,
+    /// Updates so far.
+    pub updates: u64,
+    /// Mean loss.
+    pub loss: f64,
+    /// Mean |TD|.
+    pub td_error: f64,
+    /// Mean value of the actions taken.
+    pub q: f64,
+    /// Mean entropy of the policy in the sampled states, in nats.
+    pub entropy: f64,
+    /// Mean length of the gradient before clamping.
+    pub gradient_norm: f64,
+    /// Mean importance weight.
+    pub importance_weight: f64,
+    /// Transitions in the replay.
+    pub replay_items: u64,
+    /// Compressed bytes of frames in the replay.
+    pub replay_bytes: u64,
+    /// Frames per second of wall time.
+    pub frames_per_second: f64,
+    /// Updates per second of wall time.
+    pub updates_per_second: f64,
+}
+
+/// How long each file was at a checkpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cut([u64; FILES.len()]);
+
+const FILES: [&str; 4] =
+    ["episodes.jsonl", "evaluations.jsonl", "training.jsonl", "events.out.tfevents.0.quiver"];
+const EPISODES: usize = 0;
+const EVALUATIONS: usize = 1;
+const TRAINING: usize = 2;
+const EVENTS: usize = 3;
+
+/// The open files of a run's record.
+#[derive(Debug)]
+pub struct Record {
+    files: [File; FILES.len()],
+}
+
+impl Record {
+    /// Opens the record in `run`, cut back to what a checkpoint saw (all zero for a new run).
+    pub fn open(run: &Path, cut: &Cut) -> Result<Self, DirectoryError> {
+        let open = |index: usize| -> Result<File, DirectoryError> {
+            let path = run.join(FILES[index]);
+            let open = || -> io::Result<File> {
+                let mut file = File::options().create(true).truncate(false).write(true).open(&path)?;
+                let length = file.metadata()?.len().min(cut.0[index]);
+                file.set_len(length)?;
+                file.seek(SeekFrom::End(0))?;
+                Ok(file)
+            };
+            open().map_err(|error| io_error(&path, error))
+        };
+        let mut record = Self { files: [open(0)?, open(1)?, open(2)?, open(3)?] };
+        if record.cut().is_ok_and(|cut| cut.0[EVENTS] == 0) {
+            record.append(EVENTS, &tensorboard::header(now())).map_err(|error| io_error(run, error))?;
+        }
+        Ok(record)
+    }
+
+    /// How long the files are now.
+    pub fn cut(&mut self) -> io::Result<Cut> {
+        let mut cut = Cut::default();
+        for (length, file) in cut.0.iter_mut().zip(&mut self.files) {
+            *length = file.stream_position()?;
+        }
+        Ok(cut)
+    }
+
+    /// Keeps an episode.
+    pub fn episode(&mut self, episode: &Episode) -> io::Result<()> {
+        self.line(EPISODES, episode)?;
+        self.scalars(
+            episode.frames,
+            &[("training/score", episode.score), ("training/steps", episode.steps as f64)],
+        )
+    }
+
+    /// Keeps an evaluation.
+    pub fn evaluation(&mut self, evaluation: &Evaluation) -> io::Result<()> {
+        self.line(EVALUATIONS, evaluation)?;
+        if evaluation.player == AGENT {
+            self.scalars(evaluation.frames, &[("evaluation/score", evaluation.mean)])?;
+        }
+        Ok(())
+    }
+
+    /// Keeps training figures.
+    pub fn training(&mut self, training: &Training) -> io::Result<()> {
+        self.line(TRAINING, training)?;
+        let values = [
+            ("learner/loss", training.loss),
+            ("learner/td_error", training.td_error),
+            ("learner/q", training.q),
+            ("learner/entropy", training.entropy),
+            ("learner/gradient_norm", training.gradient_norm),
+            ("learner/importance_weight", training.importance_weight),
+            ("replay/items", training.replay_items as f64),
+            ("replay/bytes", training.replay_bytes as f64),
+            ("speed/frames_per_second", training.frames_per_second),
+            ("speed/updates_per_second", training.updates_per_second),
+        ];
+        self.scalars(training.frames, &values)
+    }
+
+    fn line(&mut self, file: usize, value: &impl Serialize) -> io::Result<()> {
+        let mut line = serde_json::to_vec(value)?;
+        line.push(b'\n');
+        self.append(file, &line)
+    }
+
+    fn scalars(&mut self, step: u64, values: &[(&str, f64)]) -> io::Result<()> {
+        self.append(EVENTS, &tensorboard::scalars(now(), step, values))
+    }
+
+    fn append(&mut self, file: usize, bytes: &[u8]) -> io::Result<()> {
+        self.files[file].write_all(bytes)
+    }
+}
+
+/// The name under which the trained agent's evaluations are recorded.
+pub const AGENT: &str = "agent";
+
+/// Reads a run's evaluations; a last line cut by a kill is passed over.
+pub fn evaluations(run: &Path) -> Result<Vec<Evaluation>, DirectoryError> {
+    read(&run.join(FILES[EVALUATIONS]))
+}
+
+/// Reads a run's training episodes.
+pub fn episodes(run: &Path) -> Result<Vec<Episode>, DirectoryError> {
+    read(&run.join(FILES[EPISODES]))
+}
+
+/// Reads a run's training figures.
+pub fn training(run: &Path) -> Result<Vec<Training>, DirectoryError> {
+    read(&run.join(FILES[TRAINING]))
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, DirectoryError> {
+    let file = File::open(path).map_err(|error| io_error(path, error))?;
+    let lines = BufReader::new(file).lines();
+    Ok(lines.map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok()).collect())
+}
+
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn episode(frames: u64) -> Episode {
+        Episode { frames, score: 1.5, steps: 10, truncated: false }
+    }
+
+    #[test]
+    fn a_record_cut_back_forgets_what_came_after() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Record::open(folder.path(), &Cut::default()).unwrap();
+        record.episode(&episode(1)).unwrap();
+        let cut = record.cut().unwrap();
+        record.episode(&episode(2)).unwrap();
+        drop(record);
+        let mut record = Record::open(folder.path(), &cut).unwrap();
+        record.episode(&episode(3)).unwrap();
+        assert_eq!(episodes(folder.path()).unwrap(), [episode(1), episode(3)]);
+    }
+
+    #[test]
+    fn a_torn_last_line_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Record::open(folder.path(), &Cut::default()).unwrap();
+        record.episode(&episode(1)).unwrap();
+        record.append(EPISODES, b"{\"frames\":2,").unwrap();
+        assert_eq!(episodes(folder.path()).unwrap(), [episode(1)]);
+    }
+
+    #[test]
+    fn the_standard_error_is_that_of_the_mean() {
+        assert_eq!(Evaluation::mean_and_error(&[1.0, 3.0]), (2.0, 1.0));
+        assert_eq!(Evaluation::mean_and_error(&[5.0]), (5.0, 0.0));
+    }
+}

@@ -1,0 +1,204 @@
+//! Lays preset, file, environment and flags over one another, last one wins.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::choices::Algorithm;
+use crate::nearest::hint;
+use crate::presets;
+use crate::settings::{SETTINGS, Settings};
+
+/// Where settings come from, lowest first.
+#[derive(Debug, Default)]
+pub struct Layers<'a> {
+    /// A preset asked for by name; a file may name one too, and a game has its own default.
+    pub preset: Option<&'a str>,
+    /// A TOML file.
+    pub file: Option<&'a Path>,
+    /// Variables `QUIVER_<KEY>` as (key in lower case, text).
+    pub environment: Vec<(String, String)>,
+    /// Flags as (key, text).
+    pub flags: Vec<(String, String)>,
+}
+
+/// A run's settings with the game they are for.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Resolved {
+    /// Canonical name of the game.
+    pub game: String,
+    /// Name of the preset underneath.
+    pub preset: String,
+    /// What is in force.
+    pub settings: Settings,
+}
+
+/// Why settings could not be put together: one line that names the culprit and the remedy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(pub String);
+
+impl Layers<'_> {
+    /// Puts the layers together and checks the whole. `game` may be missing if the file names one.
+    pub fn resolve(&self, game: Option<&str>) -> Result<Resolved, ConfigError> {
+        let file = self.file.map(read_file).transpose()?.unwrap_or_default();
+        let game = game.map(str::to_owned).or_else(|| file.game.clone());
+        let game = game
+            .ok_or_else(|| ConfigError("no game named: say which, for example 'quiver train pong'".into()))?;
+        let game = envs::canonical(&game).map_err(|error| ConfigError(error.to_string()))?;
+
+        let preset = self.preset.or(file.preset.as_deref()).unwrap_or(presets::default_for(&game));
+        let preset = presets::find(preset).map_err(ConfigError)?;
+        let mut settings = preset.settings();
+        let mut told = BTreeSet::new();
+        let sources =
+            [("", &file.settings), ("environment variable ", &self.environment), ("flag ", &self.flags)];
+        for (source, pairs) in sources {
+            for (key, text) in pairs {
+                apply(&mut settings, key, text).map_err(|error| ConfigError(format!("{source}{error}")))?;
+                told.insert(key.as_str());
+            }
+        }
+        explore_if_dqn(&mut settings, &told);
+        settings.validate(&game).map_err(ConfigError)?;
+        Ok(Resolved { game, preset: preset.name.into(), settings })
+    }
+}
+
+impl Resolved {
+    /// The settings as a TOML file that resolves to the same, with the help as comments if `explained`.
+    pub fn to_toml(&self, explained: bool) -> String {
+        let mut out = format!("game = \"{}\"\npreset = \"{}\"\n", self.game, self.preset);
+        let mut group = "";
+        for setting in SETTINGS {
+            if setting.group != group {
+                group = setting.group;
+                out += &format!("\n# {group}\n");
+            }
+            let text = self.settings.get(setting.key).expect("listed settings exist");
+            let bare = text.parse::<f64>().is_ok_and(f64::is_finite) || text == "true" || text == "false";
+            let value = if bare { text } else { format!("\"{text}\"") };
+            if explained {
+                out += &format!("#{}\n", setting.help);
+            }
+            out += &format!("{} = {value}\n", setting.key);
+        }
+        out
+    }
+
+    /// Reads back what [`Resolved::to_toml`] wrote into a run's directory.
+    pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
+        Layers { file: Some(path), ..Layers::default() }.resolve(None)
+    }
+}
+
+fn apply(settings: &mut Settings, key: &str, text: &str) -> Result<(), String> {
+    match settings.set(key, text) {
+        Some(result) => result.map_err(|error| format!("{key}: {error}")),
+        None => Err(unknown_key(key)),
+    }
+}
+
+fn unknown_key(key: &str) -> String {
+    let known = SETTINGS.iter().map(|setting| setting.key);
+    format!("unknown setting '{key}'{}; 'quiver config show' lists them all", hint(key, known))
+}
+
+/// Plain DQN has no policy of its own to explore with, so ε mixes random actions in unless someone decided.
+fn explore_if_dqn(settings: &mut Settings, told: &BTreeSet<&str>) {
+    if settings.algorithm == Algorithm::Dqn && !told.contains("epsilon") && !told.contains("epsilon_final") {
+        settings.epsilon = 1.0;
+        settings.epsilon_final = 0.01;
+    }
+}
+
+#[derive(Default)]
+struct File {
+    game: Option<String>,
+    preset: Option<String>,
+    settings: Vec<(String, String)>,
+}
+
+fn read_file(path: &Path) -> Result<File, ConfigError> {
+    let fail = |what: String| ConfigError(format!("{}: {what}", path.display()));
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| ConfigError(format!("can't read {}: {error}; name another file", path.display())))?;
+    let table: toml::Table =
+        text.parse().map_err(|error: toml::de::Error| fail(error.message().to_owned()))?;
+    let mut file = File::default();
+    for (key, value) in table {
+        let text = match value {
+            toml::Value::String(text) => text,
+            toml::Value::Integer(number) => number.to_string(),
+            toml::Value::Float(number) => number.to_string(),
+            toml::Value::Boolean(switch) => switch.to_string(),
+            _ => return Err(fail(format!("{key}: expected one value; settings are not grouped in tables"))),
+        };
+        match key.as_str() {
+            "game" => file.game = Some(text),
+            "preset" => file.preset = Some(text),
+            _ if SETTINGS.iter().any(|setting| setting.key == key) => file.settings.push((key, text)),
+            _ => return Err(fail(unknown_key(&key))),
+        }
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect()
+    }
+
+    fn file(text: &str) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        file
+    }
+
+    #[test]
+    fn later_layers_win() {
+        let file = file("seed = 1\ntemperature = 0.1\nframes = \"2M\"\n");
+        let layers = Layers {
+            preset: Some("quick"),
+            file: Some(file.path()),
+            environment: flags(&[("temperature", "0.2"), ("seed", "2")]),
+            flags: flags(&[("seed", "3")]),
+        };
+        let resolved = layers.resolve(Some("pong")).unwrap();
+        assert_eq!(resolved.settings.seed, 3);
+        assert_eq!(resolved.settings.temperature, 0.2);
+        assert_eq!(resolved.settings.frames.0, 2_000_000);
+        assert_eq!(resolved.settings.sticky_actions, 0.25, "from the preset");
+    }
+
+    #[test]
+    fn what_is_written_resolves_to_the_same() {
+        for explained in [false, true] {
+            let layers =
+                Layers { flags: flags(&[("rho", "old"), ("samples_per_insert", "4")]), ..Layers::default() };
+            let resolved = layers.resolve(Some("pong")).unwrap();
+            let file = file(&resolved.to_toml(explained));
+            assert_eq!(Resolved::from_file(file.path()), Ok(resolved));
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_is_answered_with_the_nearest() {
+        let file = file("temprature = 1\n");
+        let error =
+            Layers { file: Some(file.path()), ..Layers::default() }.resolve(Some("pong")).unwrap_err();
+        assert!(error.0.contains("did you mean 'temperature'"), "{error}");
+    }
+
+    #[test]
+    fn dqn_explores_unless_told_otherwise() {
+        let dqn = flags(&[("algorithm", "dqn"), ("strategy", "per")]);
+        let resolved = Layers { flags: dqn.clone(), ..Layers::default() }.resolve(Some("pong")).unwrap();
+        assert_eq!((resolved.settings.epsilon, resolved.settings.epsilon_final), (1.0, 0.01));
+        let told = [dqn, flags(&[("epsilon", "0.1"), ("epsilon_final", "0.1")])].concat();
+        let resolved = Layers { flags: told, ..Layers::default() }.resolve(Some("pong")).unwrap();
+        assert_eq!((resolved.settings.epsilon, resolved.settings.epsilon_final), (0.1, 0.1));
+    }
+}

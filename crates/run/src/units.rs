@@ -1,0 +1,150 @@
+//! Counts that must not be mixed up: emulator frames, agent steps, learner updates, bytes.
+//!
+//! With a frame skip of 4 a step is four frames and, at 8 samples per insert and batches of 32, an update is
+//! four steps: three counts of the same training that differ by factors of four. Each has its own type.
+
+use serde::{Deserialize, Serialize};
+
+use crate::text::Text;
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub u64);
+
+        impl Text for $name {
+            fn read(text: &str) -> Result<Self, String> {
+                read_count(text).map($name)
+            }
+            fn show(&self) -> String {
+                self.0.to_string()
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&grouped(self.0))
+            }
+        }
+    )*};
+}
+
+counts! {
+    /// Frames of the emulator, as scores are compared in the literature.
+    Frames,
+    /// Decisions of the agent: one per frame skip.
+    AgentSteps,
+    /// Gradient steps of the learner.
+    Updates,
+    /// Transitions in the replay.
+    Items,
+}
+
+/// A number of bytes; written with `KiB`, `MiB`, `GiB` or as a plain count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Bytes(pub u64);
+
+const BYTE_UNITS: [(&str, u64); 6] = [
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("kB", 1_000),
+];
+
+impl Text for Bytes {
+    fn read(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        for (unit, size) in BYTE_UNITS {
+            if let Some(number) = text.strip_suffix(unit) {
+                let number: f64 = number.trim().parse().map_err(|_| byte_error(text))?;
+                return whole(number * size as f64).map(Bytes).ok_or_else(|| byte_error(text));
+            }
+        }
+        read_count(text).map(Bytes).map_err(|_| byte_error(text))
+    }
+
+    fn show(&self) -> String {
+        match BYTE_UNITS[..3].iter().find(|(_, size)| self.0 > 0 && self.0.is_multiple_of(*size)) {
+            Some((unit, size)) => format!("{}{unit}", self.0 / size),
+            None => self.0.to_string(),
+        }
+    }
+}
+
+fn byte_error(text: &str) -> String {
+    format!("expected a size such as 8GiB or 500MB, got '{text}'")
+}
+
+/// Reads `40000000`, `40_000_000`, `40M`, `2.5k` or `4e7`.
+fn read_count(text: &str) -> Result<u64, String> {
+    let error = || format!("expected a count such as 200k, 40M or 1000, got '{text}'");
+    let plain = text.trim().replace(['_', ','], "");
+    if let Ok(count) = plain.parse() {
+        return Ok(count);
+    }
+    let (digits, scale) = match plain.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&plain[..at], 1e3),
+        Some((at, 'M' | 'm')) => (&plain[..at], 1e6),
+        Some((at, 'B' | 'G')) => (&plain[..at], 1e9),
+        _ => (plain.as_str(), 1.0),
+    };
+    let number: f64 = digits.parse().map_err(|_| error())?;
+    whole(number * scale).ok_or_else(error)
+}
+
+/// The number as an integer if it is one (to within rounding) and fits without loss.
+fn whole(number: f64) -> Option<u64> {
+    let rounded = number.round();
+    ((0.0..9e15).contains(&number) && (number - rounded).abs() < 1e-6).then_some(rounded as u64)
+}
+
+/// Groups digits by three for people: `1,200,000`.
+pub fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_as_people_write_them() {
+        for (text, expected) in
+            [("40M", 40_000_000), ("40_000_000", 40_000_000), ("4e7", 40_000_000), ("2.5k", 2500), ("0", 0)]
+        {
+            assert_eq!(Frames::read(text), Ok(Frames(expected)), "{text}");
+        }
+        for text in ["", "-1", "M", "1.5", "nan", "inf", "1e300", "4x"] {
+            assert!(Frames::read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn bytes_round_trip_through_their_units() {
+        for text in ["8GiB", "500MiB", "1000", "0"] {
+            assert_eq!(Bytes::read(text).unwrap().show(), text);
+        }
+        assert_eq!(Bytes::read("1.5GB"), Ok(Bytes(1_500_000_000)));
+        assert!(Bytes::read("lots").is_err());
+    }
+
+    #[test]
+    fn digits_are_grouped_by_three() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_200_000), "1,200,000");
+    }
+}

@@ -1,0 +1,160 @@
+//! Which settings go together. Every refusal names the setting and says what to do.
+
+use crate::choices::{Algorithm, Network};
+use crate::settings::Settings;
+use value::priority::Strategy;
+
+impl Settings {
+    /// Checks the whole against itself and the game; the first contradiction is the error.
+    pub fn validate(&self, game: &str) -> Result<(), String> {
+        self.check_numbers()?;
+        self.check_replay()?;
+        self.check_algorithm()?;
+        self.check_network(game)
+    }
+
+    fn check_numbers(&self) -> Result<(), String> {
+        let above_zero = [
+            ("temperature", self.temperature),
+            ("learning_rate", self.learning_rate),
+            ("adam_epsilon", self.adam_epsilon),
+            ("first_priority", self.first_priority),
+            ("samples_per_insert", self.samples_per_insert.0.unwrap_or(1.0)),
+        ];
+        for (key, number) in above_zero {
+            require(number.is_finite() && number > 0.0, || {
+                format!("{key} must be a number above 0, got {number}")
+            })?;
+        }
+        let shares = [
+            ("discount", self.discount),
+            ("learning_rate_decay", self.learning_rate_decay),
+            ("sticky_actions", self.sticky_actions),
+            ("epsilon", self.epsilon),
+            ("epsilon_final", self.epsilon_final),
+            ("priority_exponent", self.priority_exponent),
+            ("importance_exponent", self.importance_exponent),
+            ("importance_exponent_final", self.importance_exponent_final),
+        ];
+        for (key, number) in shares {
+            require((0.0..=1.0).contains(&number), || {
+                format!("{key} must be between 0 and 1, got {number}")
+            })?;
+        }
+        for (key, number) in
+            [("priority_constant", self.priority_constant), ("gradient_clamp", self.gradient_clamp)]
+        {
+            require(number.is_finite() && number >= 0.0, || {
+                format!("{key} must be a number of at least 0, got {number}")
+            })?;
+        }
+        require(self.sticky_actions < 1.0, || {
+            "sticky_actions must be below 1, or no action is ever taken".into()
+        })?;
+        let counts = [
+            ("frames", self.frames.0, u64::MAX),
+            ("torch_threads", self.torch_threads as u64, 1024),
+            ("lanes", self.lanes.into(), 4096),
+            ("checkpoint_every_frames", self.checkpoint_every_frames.0, u64::MAX),
+            ("checkpoints_kept", self.checkpoints_kept.into(), 1_000_000),
+            ("evaluate_every_frames", self.evaluate_every_frames.0, u64::MAX),
+            ("evaluate_episodes", self.evaluate_episodes.into(), 1_000_000),
+            ("evaluate_final_episodes", self.evaluate_final_episodes.into(), 1_000_000),
+            ("frame_skip", self.frame_skip.into(), 1_000),
+            ("time_limit_frames", self.time_limit_frames.into(), u64::MAX),
+            ("frame_stack", self.frame_stack as u64, 16),
+            ("hidden_units", self.hidden_units as u64, 65_536),
+            ("batch_size", self.batch_size as u64, 65_536),
+            ("n_step", self.n_step.into(), 100),
+            ("target_period_updates", self.target_period_updates.0, u64::MAX),
+            ("capacity", self.capacity.0, u32::MAX.into()),
+            ("replay_bytes", self.replay_bytes.0, 1 << 46),
+        ];
+        for (key, count, most) in counts {
+            require(count >= 1, || format!("{key} must be at least 1"))?;
+            require(count <= most, || format!("{key} must be at most {most}, got {count}"))?;
+        }
+        Ok(())
+    }
+
+    fn check_replay(&self) -> Result<(), String> {
+        let (batch, min_size, capacity) = (self.batch_size as u64, self.min_size.0, self.capacity.0);
+        require(batch <= capacity, || {
+            format!(
+                "batch_size {batch} is larger than the replay's capacity {capacity}: raise capacity or lower batch_size"
+            )
+        })?;
+        require(batch <= min_size, || {
+            format!(
+                "batch_size {batch} is larger than min_size {min_size}: raise min_size or lower batch_size"
+            )
+        })?;
+        require(min_size <= capacity, || {
+            format!(
+                "min_size {min_size} is larger than capacity {capacity}, so training would never start: lower min_size"
+            )
+        })
+    }
+
+    fn check_algorithm(&self) -> Result<(), String> {
+        require(!(self.algorithm == Algorithm::Dqn && self.strategy == Strategy::Ver), || {
+            "strategy ver needs a soft policy and is not defined for algorithm dqn: use --strategy per, or --algorithm soft-dqn".into()
+        })
+    }
+
+    fn check_network(&self, game: &str) -> Result<(), String> {
+        let is_vector = game == "cartpole";
+        require(is_vector == (self.network == Network::Mlp), || {
+            if is_vector {
+                format!("network {} needs pictures and cartpole has none: use --network mlp", self.network)
+            } else {
+                "network mlp needs a vector and Atari games have pictures: use --network nature or small"
+                    .into()
+            }
+        })
+    }
+}
+
+fn require(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(otherwise()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(game: &str, key: &str, text: &str) -> String {
+        let mut settings = Settings::paper();
+        settings.set(key, text).unwrap().unwrap();
+        settings.validate(game).expect_err(&format!("{key} = {text}"))
+    }
+
+    #[test]
+    fn numbers_out_of_range_are_refused_by_name() {
+        for (key, text) in [
+            ("temperature", "0"),
+            ("temperature", "-1"),
+            ("temperature", "NaN"),
+            ("temperature", "inf"),
+            ("discount", "1.5"),
+            ("batch_size", "0"),
+            ("n_step", "0"),
+            ("lanes", "0"),
+            ("sticky_actions", "1"),
+            ("samples_per_insert", "0"),
+            ("learning_rate", "NaN"),
+        ] {
+            assert!(refused("pong", key, text).contains(key), "{key} = {text}");
+        }
+    }
+
+    #[test]
+    fn contradictions_say_what_to_do() {
+        assert!(refused("pong", "algorithm", "dqn").contains("--strategy per"));
+        assert!(refused("pong", "capacity", "1000").contains("lower min_size"));
+        assert!(refused("pong", "capacity", "16").contains("batch_size"));
+        assert!(refused("pong", "min_size", "8").contains("batch_size"));
+        assert!(refused("pong", "network", "mlp").contains("--network"));
+        assert!(refused("cartpole", "network", "small").contains("--network mlp"));
+    }
+}
