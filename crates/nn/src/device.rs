@@ -1,0 +1,38 @@
+//! Which device tensors live on.
+
+use tch::{Cuda, Device};
+
+/// A GPU was asked for that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no GPU number {asked}: libtorch sees {found}; use --device cpu, or a libtorch built for CUDA (see README)"
+)]
+pub struct NoSuchDevice {
+    asked: usize,
+    found: i64,
+}
+
+/// The first GPU if there is one, else the CPU.
+pub fn automatic() -> Device {
+    Device::cuda_if_available()
+}
+
+/// The GPU of that number.
+pub fn cuda(number: usize) -> Result<Device, NoSuchDevice> {
+    let found = if Cuda::is_available() { Cuda::device_count() } else { 0 };
+    if (number as i64) < found {
+        Ok(Device::Cuda(number))
+    } else {
+        Err(NoSuchDevice { asked: number, found })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_that_is_not_there_is_refused() {
+        assert!(cuda(999).unwrap_err().to_string().contains("--device cpu"));
+    }
+}

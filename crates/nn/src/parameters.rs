@@ -1,0 +1,147 @@
+//! A network's parameters: leaves of the autograd graph that are views of one flat tensor.
+//!
+//! One flat tensor means Adam in a few passes, a copy to the target network or to the wire in one. The leaves
+//! share its memory, so a change of the flat tensor is a change of the network.
+
+use rand::{Rng, RngExt};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use tch::{Device, Kind, Tensor};
+
+use crate::architecture::{Architecture, Mismatch, ParameterSpec};
+
+/// All parameters of one network.
+#[derive(Debug)]
+pub struct Parameters {
+    specs: Vec<ParameterSpec>,
+    flat: Tensor,
+    leaves: Vec<Tensor>,
+}
+
+/// Why bytes are no weights for this network.
+#[derive(Debug, thiserror::Error)]
+pub enum WeightsError {
+    /// Not the format.
+    #[error("not a safetensors file: {0}")]
+    Format(String),
+    /// A tensor is missing, of another shape or of another type.
+    #[error("weights are for another network: {0}")]
+    Mismatch(String),
+    /// NaN or infinite.
+    #[error("weights are not finite in {0}")]
+    NotFinite(String),
+}
+
+impl Parameters {
+    /// Draws first values uniformly from ±1/√fan-in, as PyTorch does, from a generator of the caller's.
+    pub fn random(architecture: &Architecture, device: Device, rng: &mut impl Rng) -> Result<Self, Mismatch> {
+        let specs = architecture.parameters()?;
+        let mut values: Vec<f32> = Vec::new();
+        for spec in &specs {
+            let bound = 1.0 / (spec.fan_in as f32).sqrt();
+            let count = spec.shape.iter().product::<i64>() as usize;
+            values.extend((0..count).map(|_| rng.random_range(-bound..bound)));
+        }
+        Ok(Self::from_values(specs, &values, device))
+    }
+
+    fn from_values(specs: Vec<ParameterSpec>, values: &[f32], device: Device) -> Self {
+        let flat = Tensor::from_slice(values).to_device(device);
+        let mut offset = 0;
+        let leaves = specs.iter().map(|spec| {
+            let count = spec.shape.iter().product::<i64>();
+            let leaf = flat.narrow(0, offset, count).view(spec.shape.as_slice()).detach();
+            offset += count;
+            leaf.set_requires_grad(true)
+        });
+        let leaves = leaves.collect();
+        Self { specs, flat, leaves }
+    }
+
+    /// All values in one row; changing them changes the network.
+    pub fn flat(&self) -> &Tensor {
+        &self.flat
+    }
+
+    /// All values in one row, to be changed.
+    pub fn flat_mut(&mut self) -> &mut Tensor {
+        &mut self.flat
+    }
+
+    /// The parameters one by one, weight and bias of each layer, bottom up.
+    pub fn leaves(&self) -> &[Tensor] {
+        &self.leaves
+    }
+
+    /// The gradient of `loss`, one tensor per leaf.
+    pub fn gradient(&self, loss: &Tensor) -> Vec<Tensor> {
+        Tensor::run_backward(&[loss], &self.leaves, false, false)
+    }
+
+    /// Takes over another network's values.
+    pub fn copy_from(&mut self, other: &Parameters) {
+        tch::no_grad(|| self.flat.copy_(&other.flat));
+    }
+
+    /// A second set with the same values.
+    pub fn duplicate(&self) -> Self {
+        Self::from_values(self.specs.clone(), &self.values(), self.flat.device())
+    }
+
+    fn values(&self) -> Vec<f32> {
+        let mut values = vec![0f32; self.flat.numel()];
+        self.flat.to_device(Device::Cpu).copy_data(&mut values, self.flat.numel());
+        values
+    }
+
+    /// The weights as a safetensors file.
+    pub fn to_safetensors(&self) -> Vec<u8> {
+        let bytes: Vec<u8> = self.values().iter().flat_map(|value| value.to_le_bytes()).collect();
+        let mut offset = 0;
+        let views = self.specs.iter().map(|spec| {
+            let length = spec.shape.iter().product::<i64>() as usize * size_of::<f32>();
+            let shape = spec.shape.iter().map(|&size| size as usize).collect();
+            let view =
+                TensorView::new(Dtype::F32, shape, &bytes[offset..offset + length]).expect("lengths match");
+            offset += length;
+            (spec.name.as_str(), view)
+        });
+        safetensors::serialize(views, None).expect("plain tensors can always be written")
+    }
+
+    /// Replaces all values by those of a safetensors file; on an error nothing changes.
+    pub fn load_safetensors(&mut self, bytes: &[u8]) -> Result<(), WeightsError> {
+        let file =
+            SafeTensors::deserialize(bytes).map_err(|error| WeightsError::Format(error.to_string()))?;
+        if file.len() != self.specs.len() {
+            let counts = format!("{} tensors instead of {}", file.len(), self.specs.len());
+            return Err(WeightsError::Mismatch(counts));
+        }
+        let mut values = Vec::with_capacity(self.flat.numel());
+        for spec in &self.specs {
+            let tensor =
+                file.tensor(&spec.name).map_err(|error| WeightsError::Mismatch(error.to_string()))?;
+            let same_shape = tensor.shape().iter().map(|&size| size as i64).eq(spec.shape.iter().copied());
+            if tensor.dtype() != Dtype::F32 || !same_shape {
+                let found = format!("{} is {:?} of {:?}", spec.name, tensor.dtype(), tensor.shape());
+                return Err(WeightsError::Mismatch(found));
+            }
+            let (chunks, _) = tensor.data().as_chunks::<4>();
+            values.extend(chunks.iter().map(|bytes| f32::from_le_bytes(*bytes)));
+            if values.iter().any(|value| !value.is_finite()) {
+                return Err(WeightsError::NotFinite(spec.name.clone()));
+            }
+        }
+        tch::no_grad(|| self.flat.copy_(&Tensor::from_slice(&values)));
+        Ok(())
+    }
+
+    /// Whether every value is finite.
+    pub fn is_finite(&self) -> bool {
+        self.flat.isfinite().all().int64_value(&[]) == 1
+    }
+
+    /// A tensor of zeros laid out like [`Parameters::flat`].
+    pub(crate) fn zeros(&self) -> Tensor {
+        Tensor::zeros([self.flat.numel() as i64], (Kind::Float, self.flat.device()))
+    }
+}

@@ -1,0 +1,58 @@
+//! The vectorised twin of `value`: the same formulas on rows of Q-values, in f64.
+//!
+//! Q comes out of the network as f32; a row has a handful of actions, so computing in f64 costs nothing beside the
+//! convolutions and keeps small temperatures exact. Every log-sum-exp is libtorch's, which shifts by the maximum.
+
+use tch::{Kind, Tensor};
+use value::priority::{Rho, Strategy};
+
+/// V(s) = β·log Σ exp(Q/β), one per row.
+pub fn value(q: &Tensor, temperature: f64) -> Tensor {
+    (q.to_kind(Kind::Double) / temperature).logsumexp([1], false) * temperature
+}
+
+/// log π(·|s), row by row.
+pub fn log_policy(q: &Tensor, temperature: f64) -> Tensor {
+    (q.to_kind(Kind::Double) / temperature).log_softmax(1, Kind::Double)
+}
+
+/// Double soft value: Σ π_online·(Q_target − β·log π_online), one per row.
+pub fn double_value(online: &Tensor, target: &Tensor, temperature: f64) -> Tensor {
+    let log_policy = log_policy(online, temperature);
+    let inner = target.to_kind(Kind::Double) - &log_policy * temperature;
+    (log_policy.exp() * inner).sum_dim_intlist([1].as_slice(), false, Kind::Double)
+}
+
+/// Entropy of the policy in nats, one per row.
+pub fn entropy(q: &Tensor, temperature: f64) -> Tensor {
+    let log_policy = log_policy(q, temperature);
+    -(log_policy.exp() * log_policy).sum_dim_intlist([1].as_slice(), false, Kind::Double)
+}
+
+/// A strategy's priorities for actions taken with these TD errors (f64, one per row), before constant and exponent.
+pub fn priorities(
+    (strategy, rho): (Strategy, Rho),
+    q: &Tensor,
+    actions: &Tensor,
+    td_errors: &Tensor,
+    temperature: f64,
+) -> Tensor {
+    match strategy {
+        Strategy::Uniform => td_errors.ones_like(),
+        Strategy::Per => td_errors.abs(),
+        Strategy::Ver => rho_of(rho, q, actions, td_errors, temperature) * td_errors.abs(),
+    }
+}
+
+fn rho_of(rho: Rho, q: &Tensor, actions: &Tensor, td_errors: &Tensor, temperature: f64) -> Tensor {
+    let actions = actions.unsqueeze(1);
+    let of_action = |log_policy: Tensor| log_policy.gather(1, &actions, false).squeeze_dim(1).exp();
+    match rho {
+        Rho::OldUnitTemperature => of_action(log_policy(q, 1.0)),
+        Rho::Old => of_action(log_policy(q, temperature)),
+        Rho::Max => {
+            let new = q.to_kind(Kind::Double).scatter_add(1, &actions, &td_errors.unsqueeze(1));
+            of_action(log_policy(q, temperature)).max_other(&of_action(log_policy(&new, temperature)))
+        }
+    }
+}
