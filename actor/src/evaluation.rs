@@ -1,0 +1,133 @@
+//! Plays whole games for their scores.
+//!
+//! Each game has its own environment and generator, seeded by its number, so a game does not depend on how many are
+//! played side by side. Rewards are not clipped and a lost life ends nothing.
+
+use envs::stack::FrameStack;
+use envs::{EnvError, Environment};
+use nn::QNetwork;
+use rand_chacha::ChaCha8Rng;
+
+use crate::behaviour::Behaviour;
+use crate::seed::{self, Purpose};
+
+/// Games played side by side, so that the network values several states at a time.
+const SIDE_BY_SIDE: usize = 8;
+
+/// Who plays.
+#[derive(Clone, Copy, Debug)]
+pub enum Who<'a> {
+    /// A network, acting in some way.
+    Network(&'a QNetwork, Behaviour),
+    /// Nobody in particular: any action, each time.
+    Random,
+    /// One action, for ever.
+    Constant(usize),
+}
+
+/// Which games.
+#[derive(Clone, Debug)]
+pub struct Games<'a> {
+    /// Name of the game.
+    pub game: &'a str,
+    /// How it is played.
+    pub options: &'a envs::Options,
+    /// Frames per state.
+    pub stack: usize,
+    /// Seed of the whole evaluation.
+    pub seed: u64,
+}
+
+/// One game in progress.
+pub struct Game {
+    environment: Box<dyn Environment>,
+    stack: FrameStack,
+    rng: ChaCha8Rng,
+    score: f64,
+}
+
+impl Game {
+    /// Starts game number `number`.
+    pub fn start(games: &Games<'_>, number: u64) -> Result<Self, EnvError> {
+        let environment_seed = seed::number(games.seed, Purpose::EvaluationEnvironment, &[number]);
+        let environment = envs::make(games.game, games.options, environment_seed)?;
+        let mut stack = FrameStack::new(games.stack, environment.spec().observation.bytes());
+        stack.reset(environment.observation());
+        let rng = seed::generator(games.seed, Purpose::EvaluationActions, &[number]);
+        Ok(Self { environment, stack, rng, score: 0.0 })
+    }
+
+    /// The state to act on.
+    pub fn state(&self) -> &[u8] {
+        self.stack.as_slice()
+    }
+
+    /// The score so far.
+    pub fn score(&self) -> f64 {
+        self.score
+    }
+
+    /// What a person would see now.
+    pub fn render(&mut self) -> envs::Image {
+        self.environment.render()
+    }
+
+    /// One decision; true when the game has ended.
+    pub fn act(&mut self, behaviour: Behaviour, q: &[f64]) -> bool {
+        let choice = behaviour.choose(q, &mut self.rng);
+        self.take(choice.action)
+    }
+
+    fn take(&mut self, action: usize) -> bool {
+        let outcome = self.environment.step(action);
+        self.score += f64::from(outcome.reward);
+        self.stack.push(self.environment.observation());
+        outcome.done()
+    }
+}
+
+/// Plays `episodes` games and returns their scores in order. `watch` hears how many have ended.
+pub fn play(
+    who: Who<'_>,
+    games: &Games<'_>,
+    episodes: usize,
+    mut watch: impl FnMut(usize),
+) -> Result<Vec<f64>, EnvError> {
+    let mut scores = vec![f64::NAN; episodes];
+    let mut next = 0;
+    let mut playing: Vec<(usize, Game)> = Vec::new();
+    let mut states = Vec::new();
+    let mut ended = 0;
+    while ended < episodes {
+        while playing.len() < SIDE_BY_SIDE && next < episodes {
+            playing.push((next, Game::start(games, next as u64)?));
+            next += 1;
+        }
+        let q = match who {
+            Who::Network(network, _) => {
+                states.clear();
+                playing.iter().for_each(|(_, game)| states.extend_from_slice(game.state()));
+                network.q_values(&states, playing.len())
+            }
+            _ => Vec::new(),
+        };
+        let actions = playing[0].1.environment.spec().actions.len();
+        let indifferent = vec![0.0; actions];
+        let mut index = 0;
+        playing.retain_mut(|(number, game)| {
+            let done = match who {
+                Who::Network(_, behaviour) => game.act(behaviour, &q[index * actions..(index + 1) * actions]),
+                Who::Random => game.act(Behaviour::Random, &indifferent),
+                Who::Constant(action) => game.take(action),
+            };
+            index += 1;
+            if done {
+                scores[*number] = game.score();
+                ended += 1;
+                watch(ended);
+            }
+            !done
+        });
+    }
+    Ok(scores)
+}

@@ -1,0 +1,221 @@
+//! A lane's transitions against the episode they came from, in an environment where every step is scripted.
+
+use actor::Rules;
+use actor::behaviour::Behaviour;
+use actor::lane::Lane;
+use envs::{Element, EnvError, Environment, Image, Observation, Outcome, Spec};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use replay::{Chunk, InitialPriority, LaneKey, NewItem, Sampler, Step, Table, TableOptions, WeightsVersion};
+use run::Settings;
+use run::choices::RewardClip;
+
+/// Frame n shows the number n; the script says what each step leads to.
+struct Scripted {
+    spec: Spec,
+    script: Vec<Outcome>,
+    at: usize,
+    shown: [u8; 1],
+}
+
+const GOES_ON: Outcome =
+    Outcome { reward: 1.0, terminated: false, truncated: false, life_lost: false, frames: 4 };
+const LIFE_LOST: Outcome = Outcome { life_lost: true, ..GOES_ON };
+const OVER: Outcome = Outcome { terminated: true, ..GOES_ON };
+const CUT: Outcome = Outcome { truncated: true, ..GOES_ON };
+
+impl Scripted {
+    fn new(script: &[Outcome]) -> Self {
+        let observation = Observation { element: Element::U8, shape: vec![1] };
+        let actions = vec!["a".into(), "b".into()];
+        let spec = Spec { game: "scripted".into(), actions, observation, frames_per_step: 4 };
+        Self { spec, script: script.to_vec(), at: 0, shown: [0] }
+    }
+}
+
+impl Environment for Scripted {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+    fn reset(&mut self) {
+        self.shown[0] += 1;
+    }
+    fn step(&mut self, _: usize) -> Outcome {
+        self.shown[0] += 1;
+        self.at += 1;
+        Outcome { reward: self.at as f32, ..self.script[self.at - 1] }
+    }
+    fn observation(&self) -> &[u8] {
+        &self.shown
+    }
+    fn render(&mut self) -> Image {
+        Image { width: 1, height: 1, rgb: vec![0; 3] }
+    }
+    fn save(&self) -> Vec<u8> {
+        vec![self.at as u8, self.shown[0]]
+    }
+    fn restore(&mut self, state: &[u8]) -> Result<(), EnvError> {
+        (self.at, self.shown[0]) = (state[0].into(), state[1]);
+        Ok(())
+    }
+}
+
+fn settings(n_step: u32) -> Settings {
+    let mut settings = Settings::paper();
+    settings.n_step = n_step;
+    settings.reward_clip = RewardClip::None;
+    settings.random_steps.0 = 0;
+    settings.frame_codec = replay::codec::Codec::None;
+    settings.frame_stack = 2;
+    settings
+}
+
+/// Q-values that name the state they belong to.
+fn q_of(state: &[u8]) -> Vec<f64> {
+    vec![f64::from(*state.last().unwrap()) * 0.01, 0.02]
+}
+
+fn lane(script: &[Outcome], rules: &Rules) -> Lane {
+    let key = LaneKey { actor: 3, incarnation: 7, lane: 1 };
+    Lane::new(key, Box::new(Scripted::new(script)), ChaCha8Rng::seed_from_u64(1), rules)
+}
+
+fn act(lane: &mut Lane, rules: &Rules) -> Option<Chunk> {
+    let q = q_of(lane.state());
+    let behaviour = Behaviour::Soft { temperature: 0.05, epsilon: 0.0 };
+    lane.act(rules, behaviour, WeightsVersion::default(), &q, q_of).unwrap();
+    lane.take_chunk()
+}
+
+fn play(script: &[Outcome], rules: &Rules) -> Vec<Chunk> {
+    let mut lane = lane(script, rules);
+    (0..script.len()).filter_map(|_| act(&mut lane, rules)).collect()
+}
+
+fn spans(chunks: &[Chunk]) -> Vec<(u64, u8)> {
+    chunks.iter().flat_map(|chunk| chunk.items.iter().map(|item| (item.first, item.length))).collect()
+}
+
+#[test]
+fn windows_have_n_steps_and_stop_at_an_end() {
+    let rules = Rules::new(&settings(3));
+    let script = [GOES_ON, GOES_ON, GOES_ON, GOES_ON, OVER, GOES_ON];
+    // Steps 0 to 4 and the final observation 5; the next episode starts with step 6.
+    assert_eq!(spans(&play(&script, &rules)), [(0, 3), (1, 3), (2, 3), (3, 2), (4, 1)]);
+}
+
+#[test]
+fn a_lost_life_ends_a_window_but_not_the_frame_stack() {
+    let script = [GOES_ON, LIFE_LOST, GOES_ON, GOES_ON];
+    let rules = Rules::new(&settings(3));
+    let chunks = play(&script, &rules);
+    // The two windows that the lost life ends wait for the frame after it, which is step 2.
+    assert_eq!(spans(&chunks), [(0, 2), (1, 1)]);
+    assert_eq!(chunks[2].items.len(), 2);
+    let starts: Vec<bool> =
+        chunks.iter().flat_map(|chunk| &chunk.steps).map(|step| step.starts_episode).collect();
+    assert_eq!(starts, [true, false, false, false]);
+
+    let mut whole_games = settings(3);
+    whole_games.life_loss_ends = false;
+    assert_eq!(spans(&play(&script, &Rules::new(&whole_games))), [(0, 3)]);
+}
+
+#[test]
+fn both_kinds_of_end_ship_the_last_observation_as_a_step_without_action() {
+    for end in [OVER, CUT] {
+        let steps: Vec<Step> = play(&[GOES_ON, end, GOES_ON], &Rules::new(&settings(1)))
+            .into_iter()
+            .flat_map(|c| c.steps)
+            .collect();
+        let shown: Vec<(u8, bool, bool)> =
+            steps.iter().map(|step| (step.frame[0], step.taken.is_some(), step.starts_episode)).collect();
+        assert_eq!(shown, [(0, true, true), (1, true, false), (2, false, false), (3, true, true)]);
+    }
+}
+
+/// The priority of step `first`, worked out from the script alone.
+fn expected_priority(settings: &Settings, script: &[Outcome], item: &NewItem, chunks: &[Chunk]) -> f64 {
+    let steps: Vec<&Step> = chunks.iter().flat_map(|chunk| &chunk.steps).collect();
+    let (first, length) = (item.first as usize, usize::from(item.length));
+    let taken: Vec<_> = steps[first..first + length].iter().map(|step| step.taken.unwrap()).collect();
+    let rewards: Vec<f64> = taken.iter().map(|taken| f64::from(taken.reward)).collect();
+    let logs: Vec<f64> = taken.iter().map(|taken| f64::from(taken.log_probability)).collect();
+    let last = taken[length - 1];
+    let ended = last.terminated || last.life_lost;
+    assert!(!script.is_empty());
+    let (q, next) = (q_of(&steps[first].frame), q_of(&steps[first + length].frame));
+    let beta = settings.temperature;
+    let bootstrap = (!ended).then(|| value::soft::value(&next, beta));
+    let target = value::target::n_step_soft(&rewards, &logs, settings.discount, beta, bootstrap);
+    let action = usize::from(taken[0].action);
+    value::priority::priority(settings.strategy, settings.rho, &q, action, target - q[action], beta)
+}
+
+#[test]
+fn initial_priorities_are_those_of_the_networks_own_values() {
+    for n_step in [1, 3] {
+        let settings = settings(n_step);
+        let script = [GOES_ON, LIFE_LOST, GOES_ON, GOES_ON, GOES_ON, OVER, GOES_ON, GOES_ON, CUT, GOES_ON];
+        let chunks = play(&script, &Rules::new(&settings));
+        let items: Vec<NewItem> = chunks.iter().flat_map(|chunk| chunk.items.clone()).collect();
+        assert!(items.len() >= 8);
+        for item in &items {
+            let expected = expected_priority(&settings, &script, item, &chunks);
+            let InitialPriority::Of(priority) = item.priority else { panic!("computed priorities") };
+            let close = (priority.get() - expected).abs() < 1e-6 * (1.0 + expected);
+            assert!(close, "{item:?}: expected {expected}");
+        }
+    }
+}
+
+#[test]
+fn a_table_takes_every_chunk() {
+    let script: Vec<Outcome> =
+        [GOES_ON, GOES_ON, LIFE_LOST, GOES_ON, OVER, CUT, OVER, GOES_ON, CUT].repeat(6);
+    let rules = Rules::new(&settings(2));
+    let options = TableOptions {
+        capacity: 100,
+        bytes_max: 100_000,
+        stack: 2,
+        priority_exponent: 0.5,
+        priority_constant: 1e-3,
+        sampler: Sampler::Proportional,
+        incarnation: 0,
+        first_priority: 1.0,
+        frame_bytes: 1,
+    };
+    let mut table = Table::new(options).unwrap();
+    for chunk in play(&script, &rules) {
+        table.insert(chunk).unwrap();
+    }
+    // Every acted step but those whose window is still open became a transition.
+    assert_eq!(table.len(), script.len());
+    assert_eq!(table.counters().items_without_frames, 0);
+}
+
+#[test]
+fn a_restored_lane_goes_on_as_if_nothing_happened() {
+    let script = [GOES_ON, LIFE_LOST, GOES_ON, GOES_ON, OVER, GOES_ON, CUT, GOES_ON, GOES_ON];
+    let rules = Rules::new(&settings(3));
+    let straight = play(&script, &rules);
+    for stop in 0..script.len() {
+        let mut first = lane(&script, &rules);
+        let mut chunks: Vec<Chunk> = (0..stop).filter_map(|_| act(&mut first, &rules)).collect();
+        let mut second = lane(&script, &rules);
+        assert!(second.restore(b"nonsense").is_err());
+        second.restore(&first.save()).unwrap();
+        chunks.extend((stop..script.len()).filter_map(|_| act(&mut second, &rules)));
+        assert_eq!(chunks, straight, "stopped after {stop}");
+    }
+}
+
+#[test]
+fn values_that_are_no_numbers_stop_the_lane() {
+    let rules = Rules::new(&settings(1));
+    let mut lane = lane(&[GOES_ON, GOES_ON], &rules);
+    act(&mut lane, &rules);
+    let broken = [f64::NAN, 0.0];
+    let result = lane.act(&rules, Behaviour::Random, WeightsVersion::default(), &broken, q_of);
+    assert!(result.unwrap_err().to_string().contains("diverged"));
+}

@@ -1,0 +1,65 @@
+//! Importance weights: what corrects for sampling some transitions more often than others.
+
+use run::settings::Settings;
+use value::priority::Strategy;
+
+/// How strong the correction is as training goes on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Importance {
+    exponent: Option<(f64, f64)>,
+    anneal_updates: u64,
+}
+
+impl Importance {
+    /// The correction of these settings; uniform replay needs none.
+    pub fn new(settings: &Settings) -> Self {
+        let last = match settings.importance_anneal_updates.0 {
+            0 => settings.importance_exponent,
+            _ => settings.importance_exponent_final,
+        };
+        let exponents = (settings.importance_exponent, last);
+        let exponent = (settings.strategy != Strategy::Uniform).then_some(exponents);
+        Self { exponent, anneal_updates: settings.importance_anneal_updates.0 }
+    }
+
+    /// β_IS after so many updates; `None` without correction.
+    pub fn exponent(&self, updates: u64) -> Option<f64> {
+        let (first, last) = self.exponent?;
+        let share = (updates as f64 / self.anneal_updates.max(1) as f64).min(1.0);
+        Some(first + (last - first) * share)
+    }
+}
+
+/// (N·P(i))^−β divided by the batch's largest. The largest belongs to the smallest probability, so N cancels.
+pub fn weights(probabilities: &[f64], exponent: f64) -> Vec<f64> {
+    let smallest = probabilities.iter().copied().fold(f64::INFINITY, f64::min);
+    debug_assert!(smallest > 0.0, "an item that can't be sampled was sampled");
+    probabilities.iter().map(|probability| (probability / smallest).powf(-exponent)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_match_the_closed_form() {
+        let (probabilities, items, exponent) = ([0.1, 0.02, 0.4], 7.0f64, 0.6);
+        let raw: Vec<f64> = probabilities.iter().map(|p| (items * p).powf(-exponent)).collect();
+        let largest = raw.iter().copied().fold(0.0, f64::max);
+        for (weight, raw) in weights(&probabilities, exponent).iter().zip(raw) {
+            assert!((weight - raw / largest).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn the_exponent_is_annealed_or_constant_or_absent() {
+        let mut settings = Settings::paper();
+        assert_eq!(Importance::new(&settings).exponent(1_000_000), Some(0.6));
+        settings.importance_exponent = 0.4;
+        settings.importance_anneal_updates.0 = 100;
+        let annealed = Importance::new(&settings);
+        assert_eq!([0, 50, 100, 900].map(|n| annealed.exponent(n).unwrap()), [0.4, 0.7, 1.0, 1.0]);
+        settings.strategy = Strategy::Uniform;
+        assert_eq!(Importance::new(&settings).exponent(5), None);
+    }
+}

@@ -1,0 +1,70 @@
+//! From a run's settings to the objects that learn.
+
+use envs::{Element, Spec};
+use nn::objective::{Objective, Shape, Target};
+use nn::{Architecture, Input, Trunk};
+use replay::{Sampler, TableOptions};
+use run::choices::{Algorithm, Device, Loss, Network};
+use run::settings::Settings;
+use value::priority::Strategy;
+
+/// The network for an environment.
+pub fn architecture(settings: &Settings, spec: &Spec) -> Architecture {
+    let stack = settings.frame_stack as i64;
+    let shape: Vec<i64> = spec.observation.shape.iter().map(|&size| size as i64).collect();
+    let input = match (spec.observation.element, shape.as_slice()) {
+        (Element::U8, &[height, width]) => Input::Pixels { stack, height, width },
+        _ => Input::Vector(stack * shape.iter().product::<i64>()),
+    };
+    let trunk = match settings.network {
+        Network::Nature => Trunk::Nature,
+        Network::Small => Trunk::Small,
+        Network::Mlp => Trunk::Mlp,
+    };
+    let (hidden, actions) = (settings.hidden_units as i64, spec.actions.len() as i64);
+    Architecture { input, trunk, hidden, actions, dueling: settings.dueling }
+}
+
+/// What is minimised.
+pub fn objective(settings: &Settings) -> Objective {
+    Objective {
+        target: match settings.algorithm {
+            Algorithm::SoftDqn => Target::Soft { temperature: settings.temperature },
+            Algorithm::Dqn => Target::Hard,
+        },
+        double: settings.double,
+        shape: match settings.loss {
+            Loss::Huber => Shape::Huber,
+            Loss::Squared => Shape::Squared,
+        },
+        strategy: settings.strategy,
+        rho: settings.rho,
+    }
+}
+
+/// The replay of one shard.
+pub fn table(settings: &Settings, spec: &Spec, incarnation: u32) -> TableOptions {
+    TableOptions {
+        capacity: settings.capacity.0 as usize,
+        bytes_max: settings.replay_bytes.0 as usize,
+        stack: settings.frame_stack,
+        priority_exponent: settings.priority_exponent,
+        priority_constant: settings.priority_constant,
+        sampler: match settings.strategy {
+            Strategy::Uniform => Sampler::Uniform,
+            Strategy::Per | Strategy::Ver => Sampler::Proportional,
+        },
+        incarnation,
+        first_priority: settings.first_priority,
+        frame_bytes: spec.observation.bytes(),
+    }
+}
+
+/// The device asked for.
+pub fn device(device: Device) -> Result<tch::Device, nn::device::NoSuchDevice> {
+    match device {
+        Device::Auto => Ok(nn::device::automatic()),
+        Device::Cpu => Ok(tch::Device::Cpu),
+        Device::Cuda(number) => nn::device::cuda(number),
+    }
+}

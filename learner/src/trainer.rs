@@ -1,0 +1,156 @@
+//! The learner's state and its one step.
+
+use nn::objective::Objective;
+use nn::parameters::WeightsError;
+use nn::{Adam, Architecture, Batch, QNetwork};
+use rand::Rng;
+use run::settings::Settings;
+use tch::{Device, Kind, Tensor};
+use value::priority::Priority;
+
+/// Online and target network, optimiser, and how many updates they have seen.
+#[derive(Debug)]
+pub struct Learner {
+    online: QNetwork,
+    target: QNetwork,
+    adam: Adam,
+    objective: Objective,
+    updates: u64,
+    target_period: u64,
+    learning_rate: f64,
+    learning_rate_decay: f64,
+    gradient_clamp: f64,
+}
+
+/// What one update gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Update {
+    /// New priorities, in the batch's order.
+    pub priorities: Vec<Priority>,
+    /// The weighted mean loss.
+    pub loss: f64,
+    /// Mean |TD|.
+    pub td_error: f64,
+    /// Mean Q(s,a) over all actions.
+    pub q: f64,
+    /// Mean entropy of the policy in nats.
+    pub entropy: f64,
+    /// Length of the gradient before clamping.
+    pub gradient_norm: f64,
+}
+
+/// The loss is no number any more.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("training diverged at update {update}: the loss is {loss}; lower learning_rate or raise temperature")]
+pub struct Diverged {
+    /// Which update.
+    pub update: u64,
+    /// What the loss was.
+    pub loss: f64,
+}
+
+impl Learner {
+    /// A learner with random first weights.
+    pub fn new(
+        settings: &Settings,
+        architecture: Architecture,
+        device: Device,
+        rng: &mut impl Rng,
+    ) -> Result<Self, nn::architecture::Mismatch> {
+        let online = QNetwork::random(architecture, device, rng)?;
+        let target = online.duplicate();
+        let adam = Adam::new(online.parameters(), settings.adam_epsilon);
+        Ok(Self {
+            online,
+            target,
+            adam,
+            objective: crate::setup::objective(settings),
+            updates: 0,
+            target_period: settings.target_period_updates.0,
+            learning_rate: settings.learning_rate,
+            learning_rate_decay: settings.learning_rate_decay,
+            gradient_clamp: settings.gradient_clamp,
+        })
+    }
+
+    /// The network that learns, and that actors follow.
+    pub fn online(&self) -> &QNetwork {
+        &self.online
+    }
+
+    /// Updates made.
+    pub fn updates(&self) -> u64 {
+        self.updates
+    }
+
+    /// One gradient step. `progress` is the share of the run that is done, for the learning rate.
+    ///
+    /// If the loss is not finite nothing changes and the run should end: the weights of before are still good.
+    pub fn update(&mut self, batch: &Batch, progress: f64) -> Result<Update, Diverged> {
+        let pass = self.objective.pass(&self.online, &self.target, batch);
+        let loss = pass.loss.double_value(&[]);
+        let diverged = Diverged { update: self.updates, loss };
+        if !loss.is_finite() {
+            return Err(diverged);
+        }
+        let gradient = self.online.parameters().gradient(&pass.loss);
+        let priorities = numbers(&pass.priorities).into_iter().map(Priority::try_new);
+        let priorities = priorities.collect::<Result<_, _>>().map_err(|_| diverged)?;
+        let decay = 1.0 - (1.0 - self.learning_rate_decay) * progress.clamp(0.0, 1.0);
+        let clamp = (self.gradient_clamp > 0.0).then_some(self.gradient_clamp);
+        self.adam.step(self.online.parameters_mut(), &gradient, clamp, self.learning_rate * decay);
+        self.updates += 1;
+        if self.updates.is_multiple_of(self.target_period) {
+            self.target.parameters_mut().copy_from(self.online.parameters());
+        }
+        Ok(Update {
+            priorities,
+            loss,
+            td_error: pass.td_errors.abs().mean(Kind::Double).double_value(&[]),
+            q: pass.q.mean(Kind::Double).double_value(&[]),
+            entropy: nn::soft::entropy(&pass.q, self.objective.temperature())
+                .mean(Kind::Double)
+                .double_value(&[]),
+            gradient_norm: gradient
+                .iter()
+                .map(|part| part.norm().double_value(&[]).powi(2))
+                .sum::<f64>()
+                .sqrt(),
+        })
+    }
+
+    /// Weights of both networks and the optimiser's state, as (file name, safetensors).
+    pub fn save(&self) -> [(&'static str, Vec<u8>); 3] {
+        [
+            (WEIGHTS, self.online.parameters().to_safetensors()),
+            (TARGET, self.target.parameters().to_safetensors()),
+            (OPTIMISER, self.adam.to_safetensors()),
+        ]
+    }
+
+    /// Goes on from [`Learner::save`]; `file` gives a file's content.
+    pub fn restore<E: From<WeightsError>>(
+        &mut self,
+        updates: u64,
+        file: impl Fn(&str) -> Result<Vec<u8>, E>,
+    ) -> Result<(), E> {
+        self.online.load(&file(WEIGHTS)?)?;
+        self.target.load(&file(TARGET)?)?;
+        self.adam.load_safetensors(&file(OPTIMISER)?)?;
+        self.updates = updates;
+        Ok(())
+    }
+}
+
+/// The online network's weights in a checkpoint.
+pub const WEIGHTS: &str = "weights.safetensors";
+/// The target network's weights in a checkpoint.
+pub const TARGET: &str = "target.safetensors";
+/// Adam's moments in a checkpoint.
+pub const OPTIMISER: &str = "optimiser.safetensors";
+
+fn numbers(tensor: &Tensor) -> Vec<f64> {
+    let mut numbers = vec![0.0; tensor.numel()];
+    tensor.to_device(Device::Cpu).copy_data(&mut numbers, tensor.numel());
+    numbers
+}

@@ -1,0 +1,166 @@
+//! The learner on batches made from a real table.
+
+use envs::{Element, Observation, Spec};
+use learner::{Assembler, Learner, setup};
+use nn::Batch;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use replay::{Chunk, InitialPriority, LaneKey, NewItem, Step, Table, Taken, WeightsVersion};
+use run::Settings;
+use run::choices::{Network, RewardClip};
+use tch::{Device, Kind, Tensor};
+use value::priority::Priority;
+
+fn settings() -> Settings {
+    let mut settings = Settings::paper();
+    settings.network = Network::Mlp;
+    settings.hidden_units = 16;
+    settings.frame_stack = 2;
+    settings.reward_clip = RewardClip::None;
+    settings.target_period_updates.0 = 5;
+    settings.capacity.0 = 100;
+    settings.replay_bytes.0 = 1 << 20;
+    settings
+}
+
+fn spec() -> Spec {
+    let observation = Observation { element: Element::F32, shape: vec![1] };
+    Spec { game: "cartpole".into(), actions: vec!["a".into(), "b".into()], observation, frames_per_step: 1 }
+}
+
+/// Twenty steps whose frame is their number and whose reward is ten times that; one-step transitions.
+fn table(settings: &Settings) -> Table {
+    let mut table = Table::new(setup::table(settings, &spec(), 0)).unwrap();
+    let mut encoder = replay::codec::Encoder::new(settings.frame_codec);
+    let steps = (0..20u16).map(|number| Step {
+        frame: encoder.encode(&f32::from(number).to_le_bytes()),
+        starts_episode: number == 0,
+        taken: Some(Taken {
+            action: number % 2,
+            reward: f32::from(number) * 10.0,
+            terminated: false,
+            truncated: false,
+            life_lost: number == 10,
+            log_probability: -0.5,
+            weights: WeightsVersion::default(),
+        }),
+    });
+    let priority = InitialPriority::Of(Priority::try_new(1.0).unwrap());
+    let items = (0..19).map(|first| NewItem { first, length: 1, priority }).collect();
+    let lane = LaneKey { actor: 0, incarnation: 0, lane: 0 };
+    table.insert(Chunk { lane, sequence: 0, first_step: 0, steps: steps.collect(), items }).unwrap();
+    table
+}
+
+fn learner(settings: &Settings) -> Learner {
+    tch::set_num_threads(1);
+    let architecture = setup::architecture(settings, &spec());
+    Learner::new(settings, architecture, Device::Cpu, &mut ChaCha8Rng::seed_from_u64(1)).unwrap()
+}
+
+fn batch(settings: &Settings, learner: &Learner, count: usize, rng: &mut impl Rng) -> Batch {
+    let mut table = table(settings);
+    let mut assembler = Assembler::new(settings, spec().observation.bytes());
+    for draw in table.sample(count, true, rng).unwrap() {
+        assembler.add(&table.item(draw.key).unwrap()).unwrap();
+    }
+    assembler.finish(learner.online(), None)
+}
+
+fn numbers(tensor: &Tensor) -> Vec<f64> {
+    Vec::try_from(&tensor.to_kind(Kind::Double).reshape([-1])).unwrap()
+}
+
+#[test]
+fn a_batch_holds_the_frames_actions_and_returns_of_its_transitions() {
+    let settings = settings();
+    let batch = batch(&settings, &learner(&settings), 64, &mut ChaCha8Rng::seed_from_u64(2));
+    let (states, next) = (numbers(&batch.states), numbers(&batch.next_states));
+    let (returns, discounts) = (numbers(&batch.returns), numbers(&batch.discounts));
+    for row in 0..64 {
+        let number = states[2 * row + 1];
+        assert_eq!(states[2 * row], (number - 1.0).max(0.0), "the first frame is repeated");
+        assert_eq!([next[2 * row], next[2 * row + 1]], [number, number + 1.0]);
+        assert_eq!(returns[row], number * 10.0);
+        assert_eq!(discounts[row], if number == 10.0 { 0.0 } else { settings.discount });
+        assert_eq!(batch.actions.int64_value(&[row as i64]), number as i64 % 2);
+    }
+}
+
+#[test]
+fn a_frame_that_can_not_be_unpacked_leaves_the_batch_as_it_was() {
+    let settings = settings();
+    let table = table(&settings);
+    let learner = learner(&settings);
+    let mut sampler = table;
+    let draws = sampler.sample(2, true, &mut ChaCha8Rng::seed_from_u64(2)).unwrap();
+    let mut other_codec = settings.clone();
+    other_codec.frame_codec = replay::codec::Codec::Lz4;
+    let mut assembler = Assembler::new(&other_codec, spec().observation.bytes());
+    assert!(assembler.add(&sampler.item(draws[0].key).unwrap()).is_err());
+    let empty = assembler.finish(learner.online(), None);
+    assert_eq!(empty.actions.size(), [0]);
+}
+
+#[test]
+fn the_target_network_follows_every_few_updates() {
+    let settings = settings();
+    let mut learner = learner(&settings);
+    let batch = batch(&settings, &learner, 16, &mut ChaCha8Rng::seed_from_u64(3));
+    let file =
+        |learner: &Learner, name| learner.save().into_iter().find(|(file, _)| *file == name).unwrap().1;
+    let first = file(&learner, learner::trainer::TARGET);
+    for update in 1..=5 {
+        learner.update(&batch, 0.0).unwrap();
+        let (online, target) =
+            (file(&learner, learner::trainer::WEIGHTS), file(&learner, learner::trainer::TARGET));
+        assert_ne!(online, first);
+        assert_eq!(target, if update < 5 { first.clone() } else { online });
+    }
+}
+
+#[test]
+fn updates_bring_the_values_towards_their_targets() {
+    let mut settings = settings();
+    settings.learning_rate = 1e-2;
+    settings.discount = 0.0;
+    let mut learner = learner(&settings);
+    let batch = batch(&settings, &learner, 32, &mut ChaCha8Rng::seed_from_u64(4));
+    let before = learner.update(&batch, 0.0).unwrap().td_error;
+    for _ in 0..2_000 {
+        learner.update(&batch, 0.0).unwrap();
+    }
+    let after = learner.update(&batch, 0.0).unwrap();
+    assert!(after.td_error < before / 10.0, "|TD| went from {before} to {}", after.td_error);
+    assert_eq!(after.priorities.len(), 32);
+}
+
+#[test]
+fn a_saved_learner_goes_on_exactly() {
+    let settings = settings();
+    let (mut straight, mut resumed) = (learner(&settings), learner(&settings));
+    let batch = batch(&settings, &straight, 16, &mut ChaCha8Rng::seed_from_u64(5));
+    for update in 0..12 {
+        straight.update(&batch, 0.1).unwrap();
+        resumed.update(&batch, 0.1).unwrap();
+        if update == 6 {
+            let saved = resumed.save();
+            let mut other = learner(&settings);
+            let file = |name: &str| Ok(saved.iter().find(|(file, _)| *file == name).unwrap().1.clone());
+            other.restore::<nn::parameters::WeightsError>(resumed.updates(), file).unwrap();
+            resumed = other;
+        }
+    }
+    assert_eq!(straight.save(), resumed.save());
+}
+
+#[test]
+fn a_loss_that_is_no_number_changes_nothing() {
+    let settings = settings();
+    let mut learner = learner(&settings);
+    let mut batch = batch(&settings, &learner, 16, &mut ChaCha8Rng::seed_from_u64(6));
+    batch.returns = batch.returns * f64::NAN;
+    let before = learner.save();
+    assert!(learner.update(&batch, 0.0).unwrap_err().to_string().contains("diverged"));
+    assert_eq!(learner.save(), before);
+}
