@@ -1,0 +1,42 @@
+//! Plays one game and keeps what a person would see.
+
+use std::path::Path;
+
+use actor::evaluation::Game;
+use anyhow::Result;
+use run::order::Agent;
+
+use crate::evaluate::{Tournament, TrainedAgent};
+use crate::video::Video;
+
+/// Emulated frames per second of the consoles, and CartPole's 50 steps per second.
+const FRAMES_PER_SECOND: f64 = 60.0;
+const CARTPOLE_STEPS_PER_SECOND: f64 = 50.0;
+
+/// `quiver play`.
+pub fn play(agent: &Agent, path: &Path, steps_max: u64) -> Result<()> {
+    let trained = TrainedAgent::load(agent)?;
+    let tournament = Tournament::new(&trained.resolved, agent.seed);
+    let mut game = Game::start(&tournament.games(), 0)?;
+    let rate = match trained.resolved.game.as_str() {
+        "cartpole" => CARTPOLE_STEPS_PER_SECOND,
+        _ => FRAMES_PER_SECOND / f64::from(trained.spec.frames_per_step),
+    };
+    let mut video = Video::create(path, &game.render(), rate)?;
+    let bar = crate::progress::counter(steps_max, "decisions");
+    let mut steps = 0;
+    let mut done = false;
+    while !done && steps < steps_max {
+        video.add(&game.render())?;
+        let q = trained.network.q_values(game.state(), 1);
+        done = game.act(trained.behaviour(), &q);
+        steps += 1;
+        bar.set_position(steps);
+    }
+    video.add(&game.render())?;
+    bar.finish_and_clear();
+    let written = video.finish()?;
+    let ended = if done { "game over" } else { "stopped by --steps-max" };
+    println!("score {} after {steps} decisions ({ended}); {written}", game.score());
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! The life of a run: turns until the frame budget, evaluations and checkpoints between them, a summary at the end.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use actor::seed::{self, Purpose};
+use anyhow::{Context, Result};
+use run::checkpoint::{self, Checkpoint};
+use run::record::{AGENT, Episode, Evaluation, Record};
+use run::{Resolved, RunDir};
+
+use crate::baselines;
+use crate::cut::{self, Ledger};
+use crate::evaluate::{Tournament, evaluation};
+use crate::lockstep::Lockstep;
+use crate::progress::Progress;
+use crate::summary;
+
+/// Trains a new run in `path`, or goes on with the one that is there.
+pub fn train(path: &Path, resolved: Resolved, resume: bool) -> Result<()> {
+    tch::set_num_threads(resolved.settings.torch_threads as i32);
+    let stop = stop_signal()?;
+    let mut training =
+        if resume { Training::resume(path, resolved)? } else { Training::start(path, resolved)? };
+    training.run(&stop)
+}
+
+/// A run with its directory and record.
+struct Training {
+    directory: RunDir,
+    record: Record,
+    run: Lockstep,
+    ledger: Ledger,
+    progress: Progress,
+    since: Instant,
+}
+
+impl Training {
+    fn start(path: &Path, resolved: Resolved) -> Result<Self> {
+        // The run is built first: if memory, ROM or device is missing, no directory is left behind.
+        let run = Lockstep::new(resolved)?;
+        let directory = RunDir::create(path, &run.resolved)?;
+        let record = Record::open(directory.path(), &Ledger::default().cut)?;
+        let mut training = Self::assemble(directory, record, run, Ledger::default());
+        training.evaluate()?;
+        Ok(training)
+    }
+
+    fn resume(path: &Path, resolved: Resolved) -> Result<Self> {
+        let (directory, _) = RunDir::open(path)?;
+        checkpoint::tidy(&directory.checkpoints()).context("can't tidy the checkpoints")?;
+        let checkpoint = Checkpoint::newest(&directory.checkpoints())?;
+        let mut run = Lockstep::new(resolved)?;
+        let ledger = cut::restore(&mut run, &checkpoint)?;
+        directory.write_config(&run.resolved)?;
+        let record = Record::open(directory.path(), &ledger.cut)?;
+        let training = Self::assemble(directory, record, run, ledger);
+        training.progress.say(&format!("going on from {}", checkpoint.path().display()));
+        Ok(training)
+    }
+
+    fn assemble(directory: RunDir, record: Record, run: Lockstep, ledger: Ledger) -> Self {
+        let progress = Progress::new(&run.resolved, directory.path(), run.frames);
+        Self { directory, record, run, ledger, progress, since: Instant::now() }
+    }
+
+    fn run(&mut self, stop: &AtomicBool) -> Result<()> {
+        let settings = self.run.resolved.settings.clone();
+        let budget = settings.frames.0;
+        while self.run.frames < budget {
+            let before = self.run.frames;
+            self.turn()?;
+            let passed = |every: u64| self.run.frames / every > before / every;
+            let (evaluate, checkpoint) =
+                (passed(settings.evaluate_every_frames.0), passed(settings.checkpoint_every_frames.0));
+            if evaluate && self.run.frames < budget {
+                self.evaluate()?;
+            }
+            let stopped = stop.load(Ordering::Relaxed);
+            if checkpoint || stopped || self.run.frames >= budget {
+                self.checkpoint()?;
+            }
+            if stopped && self.run.frames < budget {
+                return self.stopped();
+            }
+        }
+        self.finish()
+    }
+
+    fn turn(&mut self) -> Result<()> {
+        let turn = match self.run.turn() {
+            Ok(turn) => turn,
+            Err(error) => {
+                self.progress.end();
+                return Err(error.context("the last checkpoint is kept"));
+            }
+        };
+        for end in turn.episodes {
+            let episode = Episode {
+                frames: self.run.frames,
+                score: end.score,
+                steps: end.steps,
+                truncated: end.truncated,
+            };
+            self.record.episode(&episode).context("can't write the run's record")?;
+            self.progress.episode(end.score);
+        }
+        for (update, weight) in turn.updates {
+            if let Some(training) = self.progress.update(&self.run, &update, weight) {
+                self.record.training(&training).context("can't write the run's record")?;
+            }
+        }
+        self.progress.show(&self.run);
+        Ok(())
+    }
+
+    fn evaluate(&mut self) -> Result<()> {
+        let settings = &self.run.resolved.settings;
+        let evaluation = self.play_agent(settings.evaluate_episodes, "evaluating")?;
+        self.record.evaluation(&evaluation).context("can't write the run's record")?;
+        self.progress.evaluated(&evaluation);
+        if self.run.frames > 0 && self.ledger.best.is_none_or(|best| evaluation.mean > best) {
+            self.ledger.best = Some(evaluation.mean);
+            checkpoint::write(&self.directory.checkpoints(), "best", |writer| {
+                cut::save(&self.run, &self.ledger, false, writer)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn play_agent(&self, episodes: u32, what: &str) -> Result<Evaluation> {
+        let settings = &self.run.resolved.settings;
+        let policy = settings.evaluation_policy;
+        let tournament = self.tournament();
+        let behaviour = actor::rules::evaluation_behaviour(settings, policy);
+        let who = actor::evaluation::Who::Network(self.run.learner.online(), behaviour);
+        let scores = tournament
+            .play(who, episodes, |done| self.progress.note(&format!("{what}: game {done} of {episodes}")))?;
+        Ok(evaluation(AGENT, policy, scores, self.run.frames, self.run.learner.updates()))
+    }
+
+    /// Games of an evaluation now; another count of frames means other games.
+    fn tournament(&self) -> Tournament {
+        let seed =
+            seed::number(self.run.resolved.settings.seed, Purpose::EvaluationEnvironment, &[self.run.frames]);
+        Tournament::new(&self.run.resolved, seed)
+    }
+
+    fn checkpoint(&mut self) -> Result<()> {
+        self.ledger.cut = self.record.cut().context("can't write the run's record")?;
+        self.ledger.seconds += self.since.elapsed().as_secs_f64();
+        self.since = Instant::now();
+        let folder = self.directory.checkpoints();
+        checkpoint::write(&folder, &self.run.frames.to_string(), |writer| {
+            cut::save(&self.run, &self.ledger, true, writer)
+        })?;
+        checkpoint::prune(&folder, self.run.resolved.settings.checkpoints_kept as usize)
+            .context("can't delete old checkpoints")
+    }
+
+    fn stopped(&mut self) -> Result<()> {
+        self.progress.end();
+        println!("stopped at frame {}; go on with", run::units::grouped(self.run.frames));
+        println!("  quiver train --resume {}", self.directory.path().display());
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let folder = self.directory.checkpoints();
+        let settings = self.run.resolved.settings.clone();
+        let mut evaluations = vec![self.play_agent(settings.evaluate_final_episodes, "final evaluation")?];
+        if settings.baselines {
+            let note = |what: &str| self.progress.note(what);
+            evaluations.extend(baselines::play(
+                &self.run,
+                &self.tournament(),
+                settings.evaluate_final_episodes,
+                note,
+            )?);
+        }
+        for evaluation in &evaluations {
+            self.record.evaluation(evaluation).context("can't write the run's record")?;
+        }
+        checkpoint::link(&Checkpoint::newest(&folder)?, &folder, "final", &cut::FILES_OF_AN_AGENT)?;
+        self.progress.end();
+        summary::print(self.directory.path(), &self.run, self.ledger.seconds, &evaluations);
+        Ok(())
+    }
+}
+
+/// True once SIGINT or SIGTERM came; a second one ends the process at once.
+fn stop_signal() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    Ok(stop)
+}

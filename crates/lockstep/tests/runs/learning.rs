@@ -1,0 +1,51 @@
+//! A shorter version of "each strategy solves CartPole"; the full one is in the README.
+
+use run::record;
+
+use crate::harness::{order, succeed};
+
+/// Half of the preset's frames; an untrained network stays below 30.
+fn learns(strategy: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let settings = [("strategy", strategy), ("frames", "15000"), ("evaluate_final_episodes", "40")];
+    let summary = succeed(&order(&path, "cartpole", &settings, false));
+    assert!(summary.contains("trained agent"), "{summary}");
+    let evaluations = record::evaluations(&path).unwrap();
+    let (first, last) = (&evaluations[0], evaluations.last().unwrap());
+    assert!(first.mean < 60.0, "untrained: {}", first.mean);
+    assert!(last.mean > 150.0 && last.scores.len() == 40, "{strategy}: {}", last.mean);
+    assert!(!record::training(&path).unwrap().is_empty());
+    assert!(!record::episodes(&path).unwrap().is_empty());
+}
+
+#[test]
+fn uniform_replay_learns_cartpole() {
+    learns("uniform");
+}
+
+#[test]
+fn prioritized_replay_learns_cartpole() {
+    learns("per");
+}
+
+#[test]
+fn valuable_replay_learns_cartpole() {
+    learns("ver");
+}
+
+#[test]
+fn plain_dqn_learns_cartpole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let settings = [
+        ("algorithm", "dqn"),
+        ("strategy", "per"),
+        ("frames", "15000"),
+        ("epsilon_decay_steps", "3000"),
+        ("evaluate_final_episodes", "40"),
+    ];
+    succeed(&order(&path, "cartpole", &settings, false));
+    let last = record::evaluations(&path).unwrap().pop().unwrap();
+    assert!(last.mean > 150.0, "{}", last.mean);
+}

@@ -1,0 +1,6 @@
+//! Whole runs of the real program: learning, repeating, being killed, finding damage.
+
+mod faults;
+mod harness;
+mod learning;
+mod repeating;

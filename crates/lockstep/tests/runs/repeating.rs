@@ -1,0 +1,79 @@
+//! The same seed gives the same weights, whatever happens on the way.
+
+use std::path::Path;
+
+use crate::harness::{command, final_weights, order, succeed, wait_for_checkpoint};
+use run::record;
+
+/// Small, and with everything on that keeps state: prioritised sampling, n-step windows, several lanes.
+const SETTINGS: [(&str, &str); 8] = [
+    ("frames", "6000"),
+    ("n_step", "3"),
+    ("lanes", "2"),
+    ("batch_size", "16"),
+    ("samples_per_insert", "16"),
+    ("evaluate_every_frames", "2000"),
+    ("checkpoint_every_frames", "500"),
+    ("evaluate_final_episodes", "4"),
+];
+
+fn with(setting: (&'static str, &'static str)) -> Vec<(&'static str, &'static str)> {
+    SETTINGS.iter().copied().filter(|(key, _)| *key != setting.0).chain([setting]).collect()
+}
+
+fn train(path: &Path, settings: &[(&str, &str)]) -> String {
+    succeed(&order(path, "cartpole", settings, false));
+    final_weights(path)
+}
+
+#[test]
+fn a_seed_repeats_and_another_differs() {
+    let folder = tempfile::tempdir().unwrap();
+    let [a, b, c] = ["a", "b", "c"].map(|name| folder.path().join(name));
+    let first = train(&a, &SETTINGS);
+    assert_eq!(first, train(&b, &SETTINGS));
+    assert_ne!(first, train(&c, &with(("seed", "1"))));
+}
+
+#[test]
+fn a_killed_run_goes_on_to_the_same_weights_and_the_same_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let (straight, killed) = (folder.path().join("straight"), folder.path().join("killed"));
+    let expected = train(&straight, &SETTINGS);
+
+    let mut child = command(&order(&killed, "cartpole", &SETTINGS, false)).spawn().unwrap();
+    for least in [1_000, 3_000] {
+        wait_for_checkpoint(&killed, least, &mut child);
+        child.kill().unwrap(); // SIGKILL
+        child.wait().unwrap();
+        child = command(&order(&killed, "cartpole", &SETTINGS, true)).spawn().unwrap();
+    }
+    assert!(child.wait_with_output().unwrap().status.success());
+    assert_eq!(final_weights(&killed), expected);
+    assert_eq!(record::episodes(&killed).unwrap(), record::episodes(&straight).unwrap());
+    assert_eq!(record::evaluations(&killed).unwrap(), record::evaluations(&straight).unwrap());
+}
+
+#[test]
+fn a_stopped_run_says_how_to_go_on_and_ends_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let (straight, stopped) = (folder.path().join("straight"), folder.path().join("stopped"));
+    let expected = train(&straight, &with(("strategy", "uniform")));
+
+    let settings = with(("strategy", "uniform"));
+    let mut child = command(&order(&stopped, "cartpole", &settings, false)).spawn().unwrap();
+    wait_for_checkpoint(&stopped, 1_000, &mut child);
+    signal(&child, "TERM");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("quiver train --resume"), "{text}");
+    succeed(&order(&stopped, "cartpole", &settings, true));
+    assert_eq!(final_weights(&stopped), expected);
+}
+
+fn signal(child: &std::process::Child, name: &str) {
+    let status =
+        std::process::Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
+    assert!(status.unwrap().success());
+}
