@@ -1,1 +1,81 @@
-fn main() {}
+//! `quiver`: the one command a person types.
+//!
+//! It links no libtorch, so that a missing one is a clear error and not the loader's. It parses, checks all that
+//! can be checked before anything is written, and for what needs a network becomes its other half,
+//! `quiver-lockstep` (see [`torch`]). Each command has a file of its own; [`sources`] is where settings come from.
+#![forbid(unsafe_code)]
+
+mod agent;
+mod config;
+mod doctor;
+mod games;
+mod output;
+mod plot;
+mod resume;
+mod runs;
+mod sources;
+mod torch;
+mod train;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Distributed actor-learner training with valuable experience replay
+#[derive(Parser)]
+#[command(name = "quiver", version, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Train(train::Train),
+    Evaluate(agent::Evaluate),
+    Play(agent::Play),
+    Plot(plot::Plot),
+    Config(config::Config),
+    Games(games::Games),
+    Doctor(doctor::Doctor),
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  quiver doctor                              is everything there?
+  quiver train cartpole                      a first run, about a minute
+  quiver train pong --preset quick           Atari on two cores
+  quiver evaluate pong-ver-seed0 --episodes 30
+  quiver play pong-ver-seed0 --video pong.mp4
+  quiver plot pong-ver-seed0 pong-per-seed0
+
+A run is named by its directory, or by its name below runs/.";
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Train(train) => train.run(),
+        Command::Evaluate(evaluate) => evaluate.run(),
+        Command::Play(play) => play.run(),
+        Command::Plot(plot) => plot.run(),
+        Command::Config(config) => config.run(),
+        Command::Games(games) => games.run(),
+        Command::Doctor(doctor) => doctor.run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

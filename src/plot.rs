@@ -1,0 +1,110 @@
+//! `quiver plot`: learning curves of one or more runs as PNG and SVG.
+//!
+//! [`curve`] reads what a run recorded, [`figure`] draws it. Only evaluations are a curve: training scores come from
+//! an agent that explores, and are drawn faintly and only if asked for.
+
+mod curve;
+mod figure;
+mod legend;
+mod lettering;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+use clap::Args;
+use run::directory::{DirectoryError, write_whole};
+
+use crate::output::say;
+use crate::runs;
+use curve::{Curve, Recorded};
+use figure::Figure;
+
+/// Draw learning curves of one or more runs, as PNG and SVG
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  quiver plot pong-ver-seed0                                    runs/pong-ver-seed0/curve.{png,svg}
+  quiver plot pong-{ver,per,uniform}-seed0 --out pong           pong.{png,svg}, three curves")]
+pub struct Plot {
+    /// Which runs: directories, or names below runs/
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// Where to, without .png or .svg [default: RUN/curve; for several runs, curves]
+    #[arg(long, value_name = "STEM")]
+    out: Option<PathBuf>,
+    /// Above the picture [default: the game]
+    #[arg(long)]
+    title: Option<String>,
+    /// Also draw the scores of training games, smoothed
+    #[arg(long)]
+    training: bool,
+}
+
+impl Plot {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let mut recorded = Vec::new();
+        for name in &self.runs {
+            let (path, resolved) = runs::open(name)?;
+            recorded.push(Recorded::read(&path, &resolved.game, self.training)?);
+        }
+        let stem = self.stem(&recorded);
+        let figure = compose(recorded, self.title.as_deref());
+        for (extension, bytes) in [("png", figure.png()?), ("svg", figure.svg()?.into_bytes())] {
+            let path = with_extension(&stem, extension);
+            write(&path, &bytes)?;
+            say(&path.display().to_string())?;
+        }
+        Ok(())
+    }
+
+    fn stem(&self, recorded: &[Recorded]) -> PathBuf {
+        match (&self.out, recorded) {
+            (Some(out), _) if out.extension().is_some_and(|e| e == "png" || e == "svg") => {
+                out.with_extension("")
+            }
+            (Some(out), _) => out.clone(),
+            (None, [one]) => one.run.join("curve"),
+            (None, _) => PathBuf::from("curves"),
+        }
+    }
+}
+
+/// One picture of several runs. Baselines are of one run's settings, so they are shown when there is one run.
+fn compose(mut recorded: Vec<Recorded>, title: Option<&str>) -> Figure {
+    let games: BTreeSet<_> = recorded.iter().map(|run| curve::display_name(&run.game)).collect();
+    let several_games = games.len() > 1;
+    let games = games.into_iter().collect::<Vec<_>>().join(", ");
+    let baselines =
+        if let [one] = recorded.as_mut_slice() { std::mem::take(&mut one.baselines) } else { Vec::new() };
+    let subtitle = curve::subtitle(&recorded);
+    let names = curve::names(&recorded, several_games);
+    let curves: Vec<Curve> =
+        recorded.into_iter().zip(names).map(|(run, name)| run.into_curve(name)).collect();
+    Figure { title: title.map_or(games, str::to_owned), subtitle, curves, baselines }
+}
+
+/// Appends to the name: `v1.2` becomes `v1.2.png`, not `v1.png`.
+fn with_extension(stem: &Path, extension: &str) -> PathBuf {
+    let mut name = stem.as_os_str().to_owned();
+    name.push(".");
+    name.push(extension);
+    name.into()
+}
+
+fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    match write_whole(path, bytes) {
+        Err(DirectoryError::Io { error, path }) => bail!("can't write {path}: {error}; choose another --out"),
+        other => Ok(other?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_extension_is_added_and_never_replaces_a_dot_of_the_name() {
+        assert_eq!(with_extension(Path::new("a/v1.2"), "png"), Path::new("a/v1.2.png"));
+    }
+}

@@ -1,0 +1,102 @@
+//! What may change when a run goes on: how far, where and how often it is looked at. Not what is learned.
+
+use anyhow::bail;
+use run::resolve::{Layers, Resolved};
+
+use crate::sources::{flag, variable};
+
+/// Settings that a resumed run may be given anew.
+const FREE: [&str; 10] = [
+    "frames",
+    "device",
+    "torch_threads",
+    "checkpoint_every_frames",
+    "checkpoints_kept",
+    "evaluate_every_frames",
+    "evaluate_episodes",
+    "evaluate_final_episodes",
+    "evaluation_policy",
+    "baselines",
+];
+
+/// The settings of a run that goes on: its own, with those of [`FREE`] that variables or flags give.
+pub fn resolve(mut run: Resolved, game: Option<&str>, layers: &Layers) -> anyhow::Result<Resolved> {
+    if let Some(game) = game {
+        let game = envs::canonical(game)?;
+        if game != run.game {
+            bail!("the run plays {}, not {game}: leave the game out to go on with it", run.game);
+        }
+    }
+    let variables = layers.environment.iter().map(|(key, text)| (variable(key), key, text));
+    let flags = layers.flags.iter().map(|(key, text)| (format!("--{}", flag(key)), key, text));
+    for (source, key, text) in variables.chain(flags) {
+        change(&mut run, &source, key, text)?;
+    }
+    if let Err(error) = run.settings.validate(&run.game) {
+        bail!(error);
+    }
+    Ok(run)
+}
+
+fn change(run: &mut Resolved, source: &str, key: &str, text: &str) -> anyhow::Result<()> {
+    let was = run.settings.get(key);
+    if let Some(Err(error)) = run.settings.set(key, text) {
+        bail!("{source}: {error}");
+    }
+    let is = run.settings.get(key);
+    if is != was && !FREE.contains(&key) {
+        let (was, is) = (was.unwrap_or_default(), is.unwrap_or_default());
+        bail!(
+            "{source} would change {key} from {was} to {is} in mid-run: leave it out, or start a new run with it"
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use run::settings::SETTINGS;
+
+    fn run() -> Resolved {
+        Layers::default().resolve(Some("pong")).unwrap()
+    }
+
+    fn resumed(game: Option<&str>, key: &str, text: &str) -> Result<Resolved, String> {
+        let layers = Layers { flags: vec![(key.into(), text.into())], ..Layers::default() };
+        resolve(run(), game, &layers).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_run_can_go_further() {
+        assert_eq!(resumed(None, "frames", "80M").unwrap().settings.frames.0, 80_000_000);
+        assert!(FREE.iter().all(|key| SETTINGS.iter().any(|setting| setting.key == *key)));
+    }
+
+    #[test]
+    fn what_is_learned_stays() {
+        let error = resumed(None, "temperature", "0.1").unwrap_err();
+        assert_eq!(
+            error,
+            "--temperature would change temperature from 0.05 to 0.1 in mid-run: \
+             leave it out, or start a new run with it"
+        );
+        assert_eq!(
+            resumed(None, "temperature", "0.050"),
+            Ok(run()),
+            "the same value said again is no change"
+        );
+    }
+
+    #[test]
+    fn the_game_stays() {
+        assert!(resumed(Some("Pong"), "frames", "40M").is_ok());
+        assert!(resumed(Some("breakout"), "frames", "40M").unwrap_err().contains("plays pong"));
+    }
+
+    #[test]
+    fn new_values_are_checked_too() {
+        assert!(resumed(None, "frames", "0").unwrap_err().contains("frames must be at least 1"));
+        assert!(resumed(None, "frames", "x").unwrap_err().starts_with("--frames: expected a count"));
+    }
+}

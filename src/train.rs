@@ -1,0 +1,117 @@
+//! `quiver train`: everything that can be refused is refused here, before a file is written.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+use clap::Args;
+use run::choices::Algorithm;
+use run::directory::fresh_name;
+use run::order::Order;
+use run::resolve::Resolved;
+
+use crate::sources::Sources;
+use crate::{resume, runs, torch};
+
+/// Train an agent, or go on training one
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Train {
+    /// Which game ('quiver games' lists them); not needed if --config or --resume says it
+    game: Option<String>,
+    #[command(flatten)]
+    sources: Sources,
+    /// Where the run is kept [default: runs/GAME-STRATEGY-seedN]
+    #[arg(long, value_name = "DIR")]
+    run_dir: Option<PathBuf>,
+    /// Go on with a run: its directory, or its name below runs/
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["preset", "config", "run_dir"])]
+    resume: Option<PathBuf>,
+    /// One thread of control, bit for bit repeatable (the only mode so far)
+    #[arg(long)]
+    lockstep: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  quiver train cartpole                                 about a minute
+  quiver train pong --preset quick --seed 1             Atari on two cores
+  quiver train pong --strategy per --frames 10M         the paper's settings but for two
+  quiver train breakout --algorithm dqn --strategy per --double
+  quiver train --config my.toml --temperature 0.1       a file, and a flag over it
+  QUIVER_DEVICE=cuda:1 quiver train qbert               a variable for every setting
+  quiver train --resume pong-ver-seed0 --frames 20M     go on, and further
+
+Later wins: preset, file, QUIVER_<SETTING> variables, flags. Values in [brackets] are preset paper-atari's;
+(code) marks those that the paper leaves out and the authors' code has.
+'quiver train --help' lists every setting; 'quiver config show' prints what would be in force.";
+
+impl Train {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let order = match &self.resume {
+            Some(name) => self.go_on(name)?,
+            None => self.start()?,
+        };
+        torch::hand_over(&order)
+    }
+
+    fn start(&self) -> anyhow::Result<Order> {
+        let resolved = self.sources.layers()?.resolve(self.game.as_deref())?;
+        check_lockstep(&resolved)?;
+        let run = self.run_dir.clone().unwrap_or_else(|| fresh_name(Path::new(runs::RUNS), &stem(&resolved)));
+        runs::check_fresh(&run)?;
+        check_game(&resolved)?;
+        Ok(Order::Train { run, resolved: Box::new(resolved), resume: false })
+    }
+
+    fn go_on(&self, name: &Path) -> anyhow::Result<Order> {
+        let (run, was) = runs::open(name)?;
+        let resolved = resume::resolve(was, self.game.as_deref(), &self.sources.layers()?)?;
+        check_lockstep(&resolved)?;
+        runs::check_writable(&run)?;
+        check_game(&resolved)?;
+        Ok(Order::Train { run, resolved: Box::new(resolved), resume: true })
+    }
+}
+
+/// The name of a run that was given none.
+fn stem(resolved: &Resolved) -> String {
+    let Resolved { game, settings, .. } = resolved;
+    let algorithm = match settings.algorithm {
+        Algorithm::SoftDqn => "",
+        Algorithm::Dqn => "dqn-",
+    };
+    format!("{game}-{algorithm}{}-seed{}", settings.strategy, settings.seed)
+}
+
+fn check_lockstep(resolved: &Resolved) -> anyhow::Result<()> {
+    if resolved.settings.samples_per_insert.0.is_none() {
+        bail!(
+            "samples_per_insert none lets actors and learner run free, and in lockstep there is one thread of control: \
+             give a number, such as --samples-per-insert 8"
+        );
+    }
+    Ok(())
+}
+
+/// Loads the game once, so that a missing or damaged ROM is found here.
+pub fn check_game(resolved: &Resolved) -> anyhow::Result<()> {
+    let settings = &resolved.settings;
+    envs::make(&resolved.game, &settings.environment(), settings.seed)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use run::resolve::Layers;
+
+    #[test]
+    fn a_run_is_named_by_what_sets_it_apart() {
+        let named = |flags: &[(&str, &str)]| {
+            let flags = flags.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect();
+            stem(&Layers { flags, ..Layers::default() }.resolve(Some("pong")).unwrap())
+        };
+        assert_eq!(named(&[]), "pong-ver-seed0");
+        assert_eq!(named(&[("seed", "3"), ("algorithm", "dqn"), ("strategy", "per")]), "pong-dqn-per-seed3");
+    }
+}

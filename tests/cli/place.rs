@@ -1,0 +1,116 @@
+//! Somewhere to run `quiver`: a copy without its other half, and an empty current directory.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// Gone with all that is in it when dropped.
+pub struct Place(TempDir);
+
+/// What a command did.
+pub struct Ran {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        for name in ["bin", "here"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        // A link and not a copy: a file that was just written can be refused as busy while other tests fork.
+        fs::hard_link(env!("CARGO_BIN_EXE_quiver"), folder.path().join("bin/quiver")).unwrap();
+        Self(folder)
+    }
+
+    /// The current directory of commands.
+    pub fn here(&self) -> PathBuf {
+        self.0.path().join("here")
+    }
+
+    /// Names in the current directory.
+    pub fn left(&self) -> Vec<String> {
+        let mut names: Vec<_> = fs::read_dir(self.here())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Puts a shell script where the other half belongs.
+    pub fn other_half(&self, script: &str) {
+        // Written by another process, for the same reason as the link above.
+        let mut install = Command::new("install")
+            .args([
+                OsStr::new("-m755"),
+                OsStr::new("/dev/stdin"),
+                self.0.path().join("bin/quiver-lockstep").as_os_str(),
+            ])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        write!(install.stdin.take().unwrap(), "#!/bin/sh\n{script}\n").unwrap();
+        assert!(install.wait().unwrap().success());
+    }
+
+    /// `quiver` with these words and variables, and none of this process's `QUIVER_` ones.
+    pub fn command(&self, words: &[&str], variables: &[(&str, &str)]) -> Command {
+        let mut command = Command::new(self.0.path().join("bin/quiver"));
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("QUIVER_"))
+        {
+            command.env_remove(name);
+        }
+        command.args(words).envs(variables.iter().copied()).current_dir(self.here());
+        command.env("RUST_BACKTRACE", "1").stdin(Stdio::null());
+        command
+    }
+
+    pub fn quiver_with(&self, words: &[&str], variables: &[(&str, &str)]) -> Ran {
+        let Output { status, stdout, stderr } = self.command(words, variables).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Ran { code: status.code(), out: text(stdout), err: text(stderr) }
+    }
+
+    pub fn quiver(&self, words: &[&str]) -> Ran {
+        self.quiver_with(words, &[])
+    }
+
+    /// Makes a run as training would, with its settings and no more.
+    pub fn run(&self, name: &str, game: &str) -> PathBuf {
+        let path = self.here().join(name);
+        let resolved = run::Layers::default().resolve(Some(game)).unwrap();
+        run::RunDir::create(&path, &resolved).unwrap();
+        path
+    }
+}
+
+impl Ran {
+    /// The one line of an error, without `error: `.
+    #[track_caller]
+    pub fn refused(&self) -> &str {
+        assert_eq!(self.code, Some(1), "{}{}", self.out, self.err);
+        assert_eq!(self.err.lines().count(), 1, "one line, not {}", self.err);
+        self.err.trim_end().strip_prefix("error: ").unwrap_or_else(|| panic!("no 'error: ' in {}", self.err))
+    }
+
+    /// What was said on standard output.
+    #[track_caller]
+    pub fn said(&self) -> &str {
+        assert_eq!(self.code, Some(0), "{}", self.err);
+        &self.out
+    }
+}
+
+/// Copies every ROM that a test may want to damage.
+pub fn copy_rom(game: &str, to: &Path) -> PathBuf {
+    let path = to.join(format!("{game}.bin"));
+    fs::copy(envs::roms::find(game, None).unwrap(), &path).unwrap();
+    path
+}
