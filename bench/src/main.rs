@@ -1,9 +1,104 @@
 //! Side-by-side benchmarks: ours against the bare library underneath, in one run on one machine.
+//!
+//! One file per topic ([`environment`], [`learner`], [`replay`], [`codec`]), each giving a [`section::Section`] of the
+//! printed table. Read [`measure`] first: it says what a rate is here.
 #![forbid(unsafe_code)]
 
+mod measure;
+mod section;
+
+mod environment;
+
+mod bare;
 mod learner;
+mod whole;
+
+mod replay;
+
+mod codec;
+
+mod machine;
+mod recording;
+mod writer;
+
+use anyhow::Result;
+use clap::{Parser, ValueEnum};
+use section::Section;
+
+/// Measures Quiver against the bare libraries underneath and prints one table.
+#[derive(Debug, Parser)]
+#[command(name = "quiver-bench")]
+struct Args {
+    /// Measure only this.
+    #[arg(long, value_enum)]
+    only: Option<Topic>,
+    /// Seconds of CPU time per stretch; every side of a comparison gets three.
+    #[arg(long, default_value = "1.0", value_parser = seconds)]
+    seconds: f64,
+    /// Print JSON and not a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What can be measured on its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Topic {
+    /// Frames per second of Atari against the bare emulator.
+    Environment,
+    /// Updates per second against bare libtorch.
+    Learner,
+    /// Sum tree and replay table at a million items.
+    Replay,
+    /// Bytes and time of packed frames.
+    Codec,
+}
+
+impl Topic {
+    /// Measures it in stretches of so many seconds.
+    fn measure(self, seconds: f64) -> Result<Section> {
+        match self {
+            Topic::Environment => environment::section(seconds),
+            Topic::Learner => learner::section(seconds),
+            Topic::Replay => replay::section(seconds),
+            Topic::Codec => codec::section(seconds),
+        }
+    }
+}
 
 fn main() {
+    if let Err(error) = run(&Args::parse()) {
+        eprintln!("error: {error:#}");
+        std::process::exit(1);
+    }
+}
+
+/// Measures what is asked for, and prints each section as soon as it is there.
+fn run(args: &Args) -> Result<()> {
+    // As a run does by default, and so that a core of ours is compared with a core of libtorch.
     tch::set_num_threads(1);
-    learner::run();
+    let machine = machine::facts();
+    if !args.json {
+        machine.iter().for_each(|(name, fact)| println!("{name}: {fact}"));
+        println!("{}\n", measure::legend());
+    }
+    let mut measured = Vec::new();
+    for topic in Topic::value_variants().iter().filter(|topic| args.only.is_none_or(|only| only == **topic)) {
+        let section = topic.measure(args.seconds)?;
+        if !args.json {
+            println!("{section}");
+        }
+        measured.push(section);
+    }
+    if args.json {
+        println!("{}", section::json(&machine, &measured));
+    }
+    Ok(())
+}
+
+/// The length of a stretch. Bounded, so that a slip of the finger does not take an hour.
+fn seconds(text: &str) -> Result<f64, String> {
+    const RANGE: std::ops::RangeInclusive<f64> = 0.01..=60.0;
+    let seconds = text.parse().map_err(|_| format!("expected a number, got '{text}'"))?;
+    let refused = || format!("expected {} to {}, got {text}", RANGE.start(), RANGE.end());
+    RANGE.contains(&seconds).then_some(seconds).ok_or_else(refused)
 }

@@ -1,0 +1,142 @@
+//! Calls per second of the sum tree alone and of the replay table around it, full, at a million items.
+//!
+//! What a call needs (masses, leaves, keys, priorities) is drawn beforehand at random over all items, so that caches
+//! miss as they do in a run. An insert is into a full table, so it also evicts; making its chunk is part of it, for
+//! the table consumes what it is given.
+
+use std::hint::black_box;
+
+use anyhow::{Result, ensure};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use replay::{ItemKey, Sampler, SumTree, Table, TableOptions};
+use value::priority::Priority;
+
+use crate::measure::{Rates, Side, interleaved};
+use crate::section::{Row, Section};
+use crate::writer::{Writer, priority};
+
+/// Items in the table, leaves of the tree. The title says so in words.
+const ITEMS: usize = 1_000_000;
+
+/// The batch of the paper, and one that hides the cost of a call.
+const BATCHES: [usize; 2] = [32, 512];
+
+/// Steps that one insert brings: one, as a writer in a hurry sends, and what fits a message well.
+const CHUNKS: [u64; 2] = [1, 50];
+
+/// Size of a synthetic packed frame. The table never looks inside, so small ones do.
+const FRAME_BYTES: usize = 64;
+
+/// Measures tree and table.
+pub fn section(seconds: f64) -> Result<Section> {
+    let mut rows = tree(seconds);
+    rows.extend(table(seconds)?);
+    Ok(Section {
+        topic: "replay",
+        title: "calls/s at a million items; (n) is the number of items in one call".to_owned(),
+        columns: &["best", "median"],
+        rows,
+    })
+}
+
+/// A row of two figures.
+fn row(name: String, rates: Rates) -> Row {
+    Row { name, cells: vec![Some(rates.best()), Some(rates.median())] }
+}
+
+/// The sum tree by itself.
+fn tree(seconds: f64) -> Vec<Row> {
+    let mut rng = ChaCha8Rng::seed_from_u64(2);
+    let mut tree = SumTree::new(ITEMS);
+    tree.rebuild(|_| rng.random());
+    let fractions: Vec<f64> = (0..ITEMS).map(|_| rng.random()).collect();
+    let changes: Vec<(u32, f64)> =
+        (0..ITEMS).map(|_| (rng.random_range(0..ITEMS as u32), rng.random())).collect();
+    let (mut names, mut sides): (_, Vec<Side<'_, SumTree>>) = (Vec::new(), Vec::new());
+    for batch in BATCHES {
+        let mut fractions = fractions.chunks_exact(batch).cycle();
+        names.push(format!("SumTree::find ({batch})"));
+        sides.push(Box::new(move |tree| {
+            for fraction in fractions.next().into_iter().flatten() {
+                black_box(tree.find(fraction * tree.total()));
+            }
+        }));
+        let mut changes = changes.chunks_exact(batch).cycle();
+        names.push(format!("SumTree::set_many ({batch})"));
+        sides.push(Box::new(move |tree| tree.set_many(changes.next().into_iter().flatten().copied())));
+    }
+    let rates = interleaved(seconds, &mut tree, &mut sides);
+    names.into_iter().zip(rates).map(|(name, rates)| row(name, rates)).collect()
+}
+
+/// The table: drawing and updating take turns, inserting comes after, since it evicts the items to be updated.
+fn table(seconds: f64) -> Result<Vec<Row>> {
+    let mut table = Table::new(options())?;
+    let mut writer = Writer::new(frames(), 1);
+    writer.fill(&mut table);
+    let updates = updates(&mut table)?;
+    let (mut names, mut sides): (_, Vec<Side<'_, Table>>) = (Vec::new(), Vec::new());
+    for batch in BATCHES {
+        let mut rng = ChaCha8Rng::seed_from_u64(3);
+        names.push(format!("Table::sample ({batch})"));
+        sides.push(Box::new(move |table| {
+            black_box(table.sample(batch, true, &mut rng).expect("the table is full"));
+        }));
+        let mut updates = updates.chunks_exact(batch).cycle();
+        names.push(format!("Table::update_priorities ({batch})"));
+        sides.push(Box::new(move |table| {
+            let updated = updates.next().map(|updates| table.update_priorities(updates));
+            assert_eq!(updated.map(|updated| updated.stale), Some(0), "nothing has been evicted");
+        }));
+    }
+    let mut rates = interleaved(seconds, &mut table, &mut sides);
+    let mut shared = (table, writer);
+    let inserts = CHUNKS.map(|steps| -> Side<'_, (Table, Writer)> {
+        Box::new(move |(table, writer)| {
+            let inserted = table.insert(writer.chunk(steps)).expect("chunks of a lane come in order");
+            assert_eq!(inserted.items, steps, "one transition per step");
+        })
+    });
+    names.extend(CHUNKS.map(|steps| format!("Table::insert ({steps})")));
+    rates.extend(interleaved(seconds, &mut shared, &mut { inserts }));
+    let (table, _) = shared;
+    ensure!(
+        table.len() == ITEMS && table.counters().reclaimed_items == 0,
+        "inserts did not just replace the oldest items"
+    );
+    Ok(names.into_iter().zip(rates).map(|(name, rates)| row(name, rates)).collect())
+}
+
+/// As the paper's, with room for all the synthetic frames.
+fn options() -> TableOptions {
+    TableOptions {
+        capacity: ITEMS,
+        bytes_max: 2 * ITEMS * FRAME_BYTES,
+        stack: 4,
+        priority_exponent: 0.4,
+        priority_constant: 0.001,
+        sampler: Sampler::Proportional,
+        incarnation: 0,
+        first_priority: 1.0,
+        frame_bytes: FRAME_BYTES,
+    }
+}
+
+/// A few frames of noise.
+fn frames() -> Vec<Box<[u8]>> {
+    let mut rng = ChaCha8Rng::seed_from_u64(4);
+    let mut frame = || {
+        let mut bytes = vec![0; FRAME_BYTES];
+        rng.fill_bytes(&mut bytes);
+        bytes.into_boxed_slice()
+    };
+    (0..64).map(|_| frame()).collect()
+}
+
+/// As many updates as there are items, in random order: first what was drawn, then its new priority.
+fn updates(table: &mut Table) -> Result<Vec<(ItemKey, Priority)>> {
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let draws = table.sample(ITEMS, false, &mut rng)?;
+    Ok(draws.into_iter().map(|draw| (draw.key, priority(&mut rng))).collect())
+}

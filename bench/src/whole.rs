@@ -1,0 +1,77 @@
+//! A whole update as a run makes it: draw, unpack, assemble, learn, and write the new priorities back.
+
+use anyhow::{Context, Result};
+use learner::importance::{self, Importance};
+use learner::{Assembler, Learner, setup};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use replay::Table;
+use replay::codec::Encoder;
+use run::Settings;
+
+use crate::measure::cpu_seconds;
+use crate::recording::Recording;
+use crate::writer::Writer;
+
+/// A filled table and all that stands between it and the learner.
+pub struct WholeUpdate {
+    settings: Settings,
+    table: Table,
+    assembler: Assembler,
+    importance: Importance,
+    rng: ChaCha8Rng,
+    /// CPU time spent in the learner's update.
+    learning_seconds: f64,
+    /// CPU time spent in all.
+    seconds: f64,
+}
+
+impl WholeUpdate {
+    /// Fills a table with the recording's frames, repeated until the settings' capacity is reached.
+    pub fn new(settings: &Settings, recording: &Recording) -> Result<Self> {
+        let spec = &recording.spec;
+        let mut table = Table::new(setup::table(settings, spec, 0))?;
+        let mut encoder = Encoder::new(settings.frame_codec);
+        let frames = recording.frames.iter().map(|frame| encoder.encode(frame)).collect();
+        Writer::new(frames, u16::try_from(spec.actions.len())?).fill(&mut table);
+        Ok(Self {
+            table,
+            assembler: Assembler::new(settings, spec.observation.bytes()),
+            importance: Importance::new(settings),
+            rng: ChaCha8Rng::seed_from_u64(6),
+            settings: settings.clone(),
+            learning_seconds: 0.0,
+            seconds: 0.0,
+        })
+    }
+
+    /// One update of `learner`.
+    pub fn update(&mut self, learner: &mut Learner) -> Result<()> {
+        let start = cpu_seconds();
+        let settings = &self.settings;
+        let draws = self.table.sample(settings.batch_size, settings.stratified, &mut self.rng)?;
+        for draw in &draws {
+            let item = self.table.item(draw.key).context("a drawn item is in the table")?;
+            self.assembler.add(&item)?;
+        }
+        let weights = self.importance.exponent(learner.updates()).map(|exponent| {
+            let probabilities: Vec<f64> = draws.iter().map(|draw| draw.probability).collect();
+            importance::weights(&probabilities, exponent)
+        });
+        let batch = self.assembler.finish(learner.online(), weights.as_deref());
+        let assembled = cpu_seconds();
+        let update = learner.update(&batch, 0.0)?;
+        let learned = cpu_seconds();
+        let keys = draws.iter().map(|draw| draw.key);
+        let updates: Vec<_> = keys.zip(update.priorities).collect();
+        self.table.update_priorities(&updates);
+        self.learning_seconds += learned - assembled;
+        self.seconds += cpu_seconds() - start;
+        Ok(())
+    }
+
+    /// The share of all updates so far that was not spent in [`Learner::update`], in percent.
+    pub fn percent_outside(&self) -> f64 {
+        100.0 * (1.0 - self.learning_seconds / self.seconds)
+    }
+}
