@@ -1,6 +1,6 @@
 # Everything is built in the release profile, for people and for tests alike, so that C++ is compiled once.
 
-GAME ?= pong
+GAME ?= kung_fu_master
 PRESET ?= $(if $(filter cartpole,$(GAME)),cartpole,quick)
 ARGS ?=
 
@@ -20,7 +20,7 @@ setup: ## Fetch what is missing: system packages, libtorch, ALE with its ROMs
 build: setup ## Build the release binaries into target/release
 	cargo build --release --locked --workspace --bins
 
-train: build ## Train an Atari game with VER (GAME=pong, ARGS='--seed 1')
+train: build ## Train an Atari game with VER (GAME=breakout, ARGS='--seed 1')
 	./target/release/quiver train $(GAME) --preset $(PRESET) $(ARGS)
 
 test: setup ## Check format, lints and documentation, then run every test

@@ -44,22 +44,22 @@ pub const PRESETS: &[Preset] = &[
 ];
 
 const QUICK: &[(&str, &str)] = &[
-    ("frames", "1000000"),
+    ("frames", "500000"),
+    ("lanes", "4"),
     ("network", "small"),
     ("hidden_units", "256"),
     ("sticky_actions", "0.25"),
+    ("temperature", "0.005"),
     ("learning_rate", "0.0005"),
     ("learning_rate_decay", "0.1"),
     ("n_step", "3"),
-    ("double", "true"),
-    ("temperature", "0.02"),
     ("capacity", "200000"),
     ("replay_bytes", "1GiB"),
     ("min_size", "5000"),
     ("random_steps", "5000"),
     ("target_period_updates", "500"),
-    ("evaluate_every_frames", "100000"),
-    ("checkpoint_every_frames", "250000"),
+    ("evaluate_every_frames", "50000"),
+    ("checkpoint_every_frames", "100000"),
     ("baselines", "true"),
 ];
 
