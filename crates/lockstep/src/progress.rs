@@ -171,7 +171,7 @@ impl Progress {
         parts.push(format!("{frames_per_second:.0} frames/s"));
         match &self.last {
             Some(last) => {
-                parts.push(format!("{:.0} updates/s · loss {:.4}", last.updates_per_second, last.loss))
+                parts.push(format!("{:.0} updates/s · loss {:.4}", last.updates_per_second, last.loss));
             }
             None if run.learner.updates() == 0 => {
                 let wanted = run.resolved.settings.min_size.0;

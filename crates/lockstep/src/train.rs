@@ -55,6 +55,10 @@ impl Training {
         let mut run = Lockstep::new(resolved)?;
         let ledger = cut::restore(&mut run, &checkpoint)?;
         directory.write_config(&run.resolved)?;
+        if run.frames < run.resolved.settings.frames.0 {
+            // The run goes further than it once did: its former end is not the end any more.
+            checkpoint::remove(&directory.checkpoints(), "final").context("can't delete the former end")?;
+        }
         let record = Record::open(directory.path(), &ledger.cut)?;
         let training = Self::assemble(directory, record, run, ledger);
         training.progress.say(&format!("going on from {}", checkpoint.path().display()));

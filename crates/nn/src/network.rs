@@ -77,7 +77,7 @@ impl QNetwork {
         };
         for (index, (_, _, stride)) in self.architecture.trunk.convolutions().iter().enumerate() {
             let (weight, bias) = layer();
-            // Scaling the first weights to bytes of 0 to 255 is the same as scaling the pictures, at a 600th of the cost.
+            // Scaling the first weights to bytes of 0 to 255 is the same as scaling the pictures, and there are far fewer of them.
             let scaled = (index == 0).then(|| weight * (1.0 / 255.0));
             let weight = scaled.as_ref().unwrap_or(weight);
             x = x.conv2d(weight, Some(bias), [*stride, *stride], [0, 0], [1, 1], 1).relu_();

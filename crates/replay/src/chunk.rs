@@ -31,7 +31,7 @@ pub struct WeightsVersion {
 pub struct Taken {
     /// Index into the environment's action set.
     pub action: u16,
-    /// Reward of the step, as it is to be learned from.
+    /// Reward of the step as the game gave it; clipping is the learner's business.
     pub reward: f32,
     /// The episode ended here and nothing follows: no bootstrap.
     pub terminated: bool,

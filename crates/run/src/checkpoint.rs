@@ -105,7 +105,7 @@ pub fn write(
     Ok(path)
 }
 
-/// Makes checkpoint `name` from some files of another one, sharing their bytes on disk.
+/// Makes checkpoint `name` from some files of another one, sharing their bytes on disk where the file system can.
 pub fn link(
     from: &Checkpoint,
     folder: &Path,
@@ -119,7 +119,8 @@ pub fn link(
         fs::create_dir_all(&partial)?;
         let mut manifest = BTreeMap::new();
         for file in files {
-            fs::hard_link(from.path.join(file), partial.join(file))?;
+            let (old, new) = (from.path.join(file), partial.join(file));
+            fs::hard_link(&old, &new).or_else(|_| fs::copy(&old, &new).map(|_| ()))?;
             manifest.insert((*file).to_owned(), from.manifest[*file].clone());
         }
         fs::write(partial.join(MANIFEST), serde_json::to_vec_pretty(&manifest)?)?;
@@ -142,6 +143,11 @@ fn put_in_place(folder: &Path, partial: &Path, name: &str) -> io::Result<()> {
     fs::rename(partial, &path)?;
     File::open(folder)?.sync_all()?;
     remove_if_there(&old)
+}
+
+/// Deletes checkpoint `name` if there is one.
+pub fn remove(folder: &Path, name: &str) -> io::Result<()> {
+    remove_if_there(&folder.join(name))
 }
 
 fn remove_if_there(path: &Path) -> io::Result<()> {

@@ -1,8 +1,8 @@
 //! What a run is: its settings, its directory and its record.
 //!
 //! Everything that reads or writes `runs/<name>/` goes through here, with or without libtorch, so that the
-//! trainer, `quiver plot` and `quiver config show` agree. Knows nothing of networks, replay or environments
-//! beyond their names.
+//! trainer, `quiver plot` and `quiver config show` agree. Of replay and environments it
+//! knows names and the steps a return is folded from; of networks, nothing.
 //!
 //! Read [`settings`] for the list of settings, [`presets`] for the named ones, [`resolve`] for how
 //! preset, file, environment and flags are laid over one another, [`directory`] for the files.

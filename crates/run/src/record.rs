@@ -69,7 +69,7 @@ pub struct Training {
     pub loss: f64,
     /// Mean |TD|.
     pub td_error: f64,
-    /// Mean value of the actions taken.
+    /// Mean Q-value over states and actions.
     pub q: f64,
     /// Mean entropy of the policy in the sampled states, in nats.
     pub entropy: f64,
@@ -125,10 +125,11 @@ impl Record {
         Ok(record)
     }
 
-    /// How long the files are now.
+    /// How long the files are now, once all of that is on the disk.
     pub fn cut(&mut self) -> io::Result<Cut> {
         let mut cut = Cut::default();
         for (length, file) in cut.0.iter_mut().zip(&mut self.files) {
+            file.sync_data()?;
             *length = file.stream_position()?;
         }
         Ok(cut)

@@ -93,17 +93,17 @@ settings! {
         evaluate_episodes: u32 = 8;
         /// Episodes of the evaluation after training.
         evaluate_final_episodes: u32 = 30;
-        /// How the evaluated agent acts: stochastic or greedy.
+        /// How the evaluated agent acts: stochastic (code) or greedy.
         evaluation_policy: EvaluationPolicy = EvaluationPolicy::Stochastic;
         /// After training, also play as a random player, as the untrained network and with each action held for ever.
         baselines: bool = false;
     }
     "Environment" {
-        /// Emulator frames per decision; the action is repeated and the last two frames are pooled.
+        /// Emulator frames per decision; the action is repeated and the last two frames are pooled (code).
         frame_skip: u32 = 4;
-        /// Probability, per emulator frame, that the previous action is repeated instead.
+        /// Probability, per emulator frame, that the previous action is repeated instead (code: none).
         sticky_actions: f64 = 0.0;
-        /// An episode starts with 1 to this many frames of no-op; 0 for none.
+        /// An episode starts with 1 to this many frames of no-op (code); 0 for none.
         noop_max: u32 = 30;
         /// Actions offered: minimal (those that do something in this game) or full (all 18).
         action_set: ActionSet = ActionSet::Minimal;
@@ -111,9 +111,9 @@ settings! {
         time_limit_frames: u32 = 108_000;
         /// Frames that make up one state.
         frame_stack: usize = 4;
-        /// Whether a lost life ends the return in training; scores always count whole games.
+        /// Whether a lost life ends the return in training (code); scores always count whole games.
         life_loss_ends: bool = true;
-        /// Rewards as the learner sees them: sign or none (unchanged).
+        /// Rewards as the learner sees them: sign (code) or none (unchanged).
         reward_clip: RewardClip = RewardClip::Sign;
     }
     "Network" {

@@ -1,7 +1,7 @@
 //! How urgently an experience should be replayed.
 //!
 //! These are the raw priorities of the three strategies. The small constant that keeps items from
-//! starving is added by whoever calls, and the exponent is applied by the replay shard, so that
+//! starving and the exponent are applied by the replay shard, so that
 //! both can change without recomputing anything here.
 
 use std::fmt;
