@@ -89,15 +89,13 @@ fn a_batch_holds_the_frames_actions_and_returns_of_its_transitions() {
 
 #[test]
 fn a_frame_that_can_not_be_unpacked_leaves_the_batch_as_it_was() {
-    let settings = settings();
-    let table = table(&settings);
+    let mut settings = settings();
     let learner = learner(&settings);
-    let mut sampler = table;
-    let draws = sampler.sample(2, true, &mut ChaCha8Rng::seed_from_u64(2)).unwrap();
-    let mut other_codec = settings.clone();
-    other_codec.frame_codec = replay::codec::Codec::Lz4;
-    let mut assembler = Assembler::new(&other_codec, spec().observation.bytes());
-    assert!(assembler.add(&sampler.item(draws[0].key).unwrap()).is_err());
+    let mut table = table(&settings);
+    let draws = table.sample(2, true, &mut ChaCha8Rng::seed_from_u64(2)).unwrap();
+    settings.frame_codec = replay::codec::Codec::Lz4;
+    let mut assembler = Assembler::new(&settings, spec().observation.bytes());
+    assert!(assembler.add(&table.item(draws[0].key).unwrap()).is_err());
     let empty = assembler.finish(learner.online(), None);
     assert_eq!(empty.actions.size(), [0]);
 }
@@ -159,7 +157,7 @@ fn a_loss_that_is_no_number_changes_nothing() {
     let settings = settings();
     let mut learner = learner(&settings);
     let mut batch = batch(&settings, &learner, 16, &mut ChaCha8Rng::seed_from_u64(6));
-    batch.returns = batch.returns * f64::NAN;
+    batch.returns *= f64::NAN;
     let before = learner.save();
     assert!(learner.update(&batch, 0.0).unwrap_err().to_string().contains("diverged"));
     assert_eq!(learner.save(), before);

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::PathBuf;
 
-use envs;
 use envs::{ActionSet, EnvError, Environment, Options, Outcome};
 
 fn options() -> Options {

@@ -3,7 +3,6 @@
 
 use std::fmt::Write;
 
-use envs;
 use envs::{ActionSet, Environment, Options, roms};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
