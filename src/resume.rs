@@ -1,4 +1,5 @@
-//! What may change when a run goes on: how far, where and how often it is looked at. Not what is learned.
+//! What may change when a run goes on: how far, where and how often it is looked at. Not what is learned, but that
+//! another end moves the learning-rate schedule where `learning_rate_decay` is below 1.
 
 use anyhow::bail;
 use run::resolve::{Layers, Resolved};

@@ -26,8 +26,8 @@ const COMMON: [&str; 9] = [
     "samples_per_insert",
 ];
 
-/// Variables of the `QUIVER_` family that are no settings: ROMs, the build, logs.
-const OTHER_VARIABLES: [&str; 4] = ["QUIVER_ROMS", "QUIVER_ALE_SOURCE", "QUIVER_LOG", "QUIVER_LOG_FORMAT"];
+/// Variables of the `QUIVER_` family that are no settings: ROMs, the build.
+const OTHER_VARIABLES: [&str; 2] = ["QUIVER_ROMS", "QUIVER_ALE_SOURCE"];
 
 const PREFIX: &str = "QUIVER_";
 

@@ -134,8 +134,8 @@ fn both_kinds_of_end_ship_the_last_observation_as_a_step_without_action() {
     }
 }
 
-/// The priority of step `first`, worked out from the script alone.
-fn expected_priority(settings: &Settings, script: &[Outcome], item: &NewItem, chunks: &[Chunk]) -> f64 {
+/// The priority of a transition, worked out from the steps that were sent.
+fn expected_priority(settings: &Settings, item: &NewItem, chunks: &[Chunk]) -> f64 {
     let steps: Vec<&Step> = chunks.iter().flat_map(|chunk| &chunk.steps).collect();
     let (first, length) = (item.first as usize, usize::from(item.length));
     let taken: Vec<_> = steps[first..first + length].iter().map(|step| step.taken.unwrap()).collect();
@@ -143,7 +143,6 @@ fn expected_priority(settings: &Settings, script: &[Outcome], item: &NewItem, ch
     let logs: Vec<f64> = taken.iter().map(|taken| f64::from(taken.log_probability)).collect();
     let last = taken[length - 1];
     let ended = last.terminated || last.life_lost;
-    assert!(!script.is_empty());
     let (q, next) = (q_of(&steps[first].frame), q_of(&steps[first + length].frame));
     let beta = settings.temperature;
     let bootstrap = (!ended).then(|| value::soft::value(&next, beta));
@@ -161,7 +160,7 @@ fn initial_priorities_are_those_of_the_networks_own_values() {
         let items: Vec<NewItem> = chunks.iter().flat_map(|chunk| chunk.items.clone()).collect();
         assert!(items.len() >= 8);
         for item in &items {
-            let expected = expected_priority(&settings, &script, item, &chunks);
+            let expected = expected_priority(&settings, item, &chunks);
             let InitialPriority::Of(priority) = item.priority else { panic!("computed priorities") };
             let close = (priority.get() - expected).abs() < 1e-6 * (1.0 + expected);
             assert!(close, "{item:?}: expected {expected}");

@@ -39,14 +39,18 @@ pub struct Update {
     pub gradient_norm: f64,
 }
 
-/// The loss is no number any more.
+/// Loss or gradient are no numbers any more.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("training diverged at update {update}: the loss is {loss}; lower learning_rate or raise temperature")]
+#[error(
+    "training diverged at update {update}: loss {loss}, gradient of length {gradient_norm}; start anew with a lower learning_rate"
+)]
 pub struct Diverged {
     /// Which update.
     pub update: u64,
     /// What the loss was.
     pub loss: f64,
+    /// How long the gradient was.
+    pub gradient_norm: f64,
 }
 
 impl Learner {
@@ -85,15 +89,17 @@ impl Learner {
 
     /// One gradient step. `progress` is the share of the run that is done, for the learning rate.
     ///
-    /// If the loss is not finite nothing changes and the run should end: the weights of before are still good.
+    /// If loss, gradient or a priority is not finite nothing changes and the run should end: the weights of before are still good.
     pub fn update(&mut self, batch: &Batch, progress: f64) -> Result<Update, Diverged> {
         let pass = self.objective.pass(&self.online, &self.target, batch);
         let loss = pass.loss.double_value(&[]);
-        let diverged = Diverged { update: self.updates, loss };
-        if !loss.is_finite() {
+        let gradient = self.online.parameters().gradient(&pass.loss);
+        let squares = gradient.iter().map(|part| part.norm().double_value(&[]).powi(2));
+        let gradient_norm = squares.sum::<f64>().sqrt();
+        let diverged = Diverged { update: self.updates, loss, gradient_norm };
+        if !loss.is_finite() || !gradient_norm.is_finite() {
             return Err(diverged);
         }
-        let gradient = self.online.parameters().gradient(&pass.loss);
         let priorities = numbers(&pass.priorities).into_iter().map(Priority::try_new);
         let priorities = priorities.collect::<Result<_, _>>().map_err(|_| diverged)?;
         let decay = 1.0 - (1.0 - self.learning_rate_decay) * progress.clamp(0.0, 1.0);
@@ -111,11 +117,7 @@ impl Learner {
             entropy: nn::soft::entropy(&pass.q, self.objective.temperature())
                 .mean(Kind::Double)
                 .double_value(&[]),
-            gradient_norm: gradient
-                .iter()
-                .map(|part| part.norm().double_value(&[]).powi(2))
-                .sum::<f64>()
-                .sqrt(),
+            gradient_norm,
         })
     }
 
@@ -128,20 +130,22 @@ impl Learner {
         ]
     }
 
-    /// Goes on from [`Learner::save`]; `file` gives a file's content.
-    pub fn restore<E: From<WeightsError>>(
+    /// Goes on from [`Learner::save`]; the files come in the order of [`FILES`].
+    pub fn restore(
         &mut self,
         updates: u64,
-        file: impl Fn(&str) -> Result<Vec<u8>, E>,
-    ) -> Result<(), E> {
-        self.online.load(&file(WEIGHTS)?)?;
-        self.target.load(&file(TARGET)?)?;
-        self.adam.load_safetensors(&file(OPTIMISER)?)?;
+        [weights, target, optimiser]: [&[u8]; 3],
+    ) -> Result<(), WeightsError> {
+        self.online.load(weights)?;
+        self.target.load(target)?;
+        self.adam.load_safetensors(optimiser)?;
         self.updates = updates;
         Ok(())
     }
 }
 
+/// What [`Learner::save`] makes, by file name.
+pub const FILES: [&str; 3] = [WEIGHTS, TARGET, OPTIMISER];
 /// The online network's weights in a checkpoint.
 pub const WEIGHTS: &str = "weights.safetensors";
 /// The target network's weights in a checkpoint.

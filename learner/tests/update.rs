@@ -144,8 +144,8 @@ fn a_saved_learner_goes_on_exactly() {
         if update == 6 {
             let saved = resumed.save();
             let mut other = learner(&settings);
-            let file = |name: &str| Ok(saved.iter().find(|(file, _)| *file == name).unwrap().1.clone());
-            other.restore::<nn::parameters::WeightsError>(resumed.updates(), file).unwrap();
+            let [weights, target, optimiser] = saved.each_ref().map(|(_, bytes)| bytes.as_slice());
+            other.restore(resumed.updates(), [weights, target, optimiser]).unwrap();
             resumed = other;
         }
     }

@@ -10,7 +10,7 @@ use crate::runs::existing_ground;
 const GB: f64 = 1e9;
 
 /// A run of the paper's size keeps checkpoints with the replay in them.
-const DISK_LOW: f64 = 5.0 * GB;
+const DISK_LOW: f64 = 9.0 * GB;
 
 /// The paper's replay takes up to 3 GB, and libtorch, networks and emulators want about one more.
 const MEMORY_LOW: f64 = 4.0 * GB;

@@ -2,15 +2,15 @@
 
 use actor::evaluation::Who;
 use actor::seed::{self, Purpose};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use nn::QNetwork;
 use run::record::Evaluation;
 
 use crate::evaluate::{Tournament, evaluation};
 use crate::lockstep::Lockstep;
 
-/// Games per action to find the best constant one; that one then plays the whole tournament.
-const TRIAL_GAMES: u32 = 4;
+/// Games that every action is held for; those that may be the best by then play the whole tournament.
+const TRIAL_GAMES: u32 = 10;
 
 /// Scores of the three baselines on the same games as the trained agent.
 pub fn play(
@@ -33,16 +33,18 @@ pub fn play(
     let behaviour = actor::rules::evaluation_behaviour(settings, policy);
     let untrained = scored("untrained", play(Who::Network(&untrained, behaviour), "untrained", episodes)?);
 
-    let mut best: Option<(f64, usize)> = None;
-    for (action, name) in run.spec.actions.iter().enumerate() {
-        let scores = play(Who::Constant(action), &format!("constant {name}"), TRIAL_GAMES.min(episodes))?;
-        let (mean, _) = Evaluation::mean_and_error(&scores);
-        if best.is_none_or(|(best, _)| mean > best) {
-            best = Some((mean, action));
-        }
-    }
-    let action = best.map_or(0, |(_, action)| action);
-    let name = format!("constant {}", run.spec.actions[action]);
-    let constant = scored(&name, play(Who::Constant(action), &name, episodes)?);
+    let hold = |action: usize, games: u32| {
+        let name = format!("constant {}", run.spec.actions[action]);
+        play(Who::Constant(action), &name, games).map(|scores| scored(&name, scores))
+    };
+    let trials: Vec<_> = (0..run.spec.actions.len())
+        .map(|action| hold(action, TRIAL_GAMES.min(episodes)))
+        .collect::<Result<_>>()?;
+    let promising = |trial: &Evaluation| trial.mean + 2.0 * trial.standard_error;
+    let bar = trials.iter().map(|trial| trial.mean - 2.0 * trial.standard_error).fold(f64::MIN, f64::max);
+    let candidates = (0..trials.len()).filter(|&action| promising(&trials[action]) >= bar);
+    let played: Vec<_> = candidates.map(|action| hold(action, episodes)).collect::<Result<_>>()?;
+    let best = played.into_iter().max_by(|a, b| a.mean.total_cmp(&b.mean));
+    let constant = best.context("a game has at least one action")?;
     Ok(vec![random, untrained, constant])
 }

@@ -1,6 +1,6 @@
 //! A checkpoint of a lockstep run: one consistent cut through all of it.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use rand_chacha::ChaCha8Rng;
 use replay::Table;
 use run::checkpoint::{Checkpoint, Writer};
@@ -14,8 +14,10 @@ const STATE: &str = "state.bin";
 const REPLAY: &str = "replay.bin";
 
 /// All files of a checkpoint that make a player; `best` and `final` have these.
-pub const FILES_OF_AN_AGENT: [&str; 4] =
-    [learner::trainer::WEIGHTS, learner::trainer::TARGET, learner::trainer::OPTIMISER, STATE];
+pub const FILES_OF_AN_AGENT: [&str; 4] = {
+    let [weights, target, optimiser] = learner::trainer::FILES;
+    [weights, target, optimiser, STATE]
+};
 
 /// What is remembered beside the run's own state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -64,8 +66,12 @@ pub fn save(run: &Lockstep, ledger: &Ledger, with_replay: bool, writer: &mut Wri
 pub fn restore(run: &mut Lockstep, checkpoint: &Checkpoint) -> Result<Ledger> {
     let state: State =
         postcard::from_bytes(&checkpoint.read(STATE)?).map_err(|error| checkpoint.nonsense(error))?;
-    run.learner.restore(state.updates, |name| checkpoint.read(name).map_err(anyhow::Error::from))?;
-    run.player.restore(&state.lanes).context("its environments can't be restored")?;
+    let files = learner::trainer::FILES.map(|name| checkpoint.read(name));
+    let [weights, target, optimiser] = files;
+    run.learner
+        .restore(state.updates, [&weights?, &target?, &optimiser?])
+        .map_err(|error| checkpoint.nonsense(error))?;
+    run.player.restore(&state.lanes).map_err(|error| checkpoint.nonsense(error))?;
     let mut replay = checkpoint.reader(REPLAY)?;
     run.table =
         Table::load(run.table.options().clone(), &mut replay).map_err(|error| checkpoint.nonsense(error))?;

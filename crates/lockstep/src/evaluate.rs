@@ -11,6 +11,7 @@ use run::order::Agent;
 use run::record::{AGENT, Evaluation};
 
 use crate::cut;
+use crate::output::say;
 
 /// A set of games that several players can play, so that their scores compare.
 pub struct Tournament {
@@ -106,21 +107,21 @@ pub fn evaluate(agent: &Agent, episodes: u32, json: bool) -> Result<()> {
         value["game"] = trained.resolved.game.clone().into();
         value["checkpoint"] = trained.checkpoint.clone().into();
         value["episodes"] = episodes.into();
-        println!("{value}");
+        say(&value.to_string());
         return Ok(());
     }
     let scores: Vec<String> = evaluation.scores.iter().map(f64::to_string).collect();
-    println!(
+    say(&format!(
         "{} after {} frames (checkpoint '{}')",
         trained.resolved.game,
         run::units::grouped(frames),
         trained.checkpoint
-    );
-    println!("policy  {}", trained.policy);
-    println!(
+    ));
+    say(&format!("policy  {}", trained.policy));
+    say(&format!(
         "mean    {:.2} ± {:.2} standard error over {episodes} games",
         evaluation.mean, evaluation.standard_error
-    );
-    println!("scores  {}", scores.join(" "));
+    ));
+    say(&format!("scores  {}", scores.join(" ")));
     Ok(())
 }

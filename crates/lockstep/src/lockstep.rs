@@ -5,7 +5,7 @@
 
 use actor::seed::{self, Purpose};
 use actor::{EpisodeEnd, Player};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use envs::Spec;
 use learner::importance::{self, Importance};
 use learner::{Assembler, Learner, Update, setup};
@@ -90,6 +90,7 @@ impl Lockstep {
         for chunk in played.chunks {
             self.table.insert(chunk)?;
         }
+        self.check_room()?;
         let mut turn = Turn { episodes: played.episodes, updates: Vec::new() };
         while self.update_is_due() {
             turn.updates.push(self.update()?);
@@ -100,6 +101,19 @@ impl Lockstep {
     /// The share of the run that is done.
     pub fn progress(&self) -> f64 {
         self.frames as f64 / self.resolved.settings.frames.0 as f64
+    }
+
+    /// Frames that do not fit take their transitions along; a replay that can't hold `min_size` would train on few.
+    fn check_room(&self) -> Result<()> {
+        let (counters, wanted) = (self.table.counters(), self.resolved.settings.min_size.0);
+        let short = counters.inserts >= wanted && (self.table.len() as u64) < wanted;
+        if short || counters.items_without_frames > 0 {
+            let held = self.table.len();
+            bail!(
+                "replay_bytes holds {held} transitions and min_size is {wanted}: raise replay_bytes or lower min_size"
+            );
+        }
+        Ok(())
     }
 
     fn update_is_due(&self) -> bool {

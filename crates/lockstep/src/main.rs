@@ -8,6 +8,7 @@ mod baselines;
 mod cut;
 mod evaluate;
 mod lockstep;
+mod output;
 mod play;
 mod probe;
 mod progress;
@@ -20,7 +21,8 @@ use run::order::Order;
 
 fn main() {
     if let Err(error) = obey() {
-        eprintln!("error: {error:#}");
+        let text = format!("{error:#}");
+        output::note(&format!("error: {}", text.split_whitespace().collect::<Vec<_>>().join(" ")));
         std::process::exit(1);
     }
 }

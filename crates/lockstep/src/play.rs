@@ -7,6 +7,7 @@ use anyhow::Result;
 use run::order::Agent;
 
 use crate::evaluate::{Tournament, TrainedAgent};
+use crate::output::say;
 use crate::video::Video;
 
 /// Emulated frames per second of the consoles, and CartPole's 50 steps per second.
@@ -37,6 +38,6 @@ pub fn play(agent: &Agent, path: &Path, steps_max: u64) -> Result<()> {
     bar.finish_and_clear();
     let written = video.finish()?;
     let ended = if done { "game over" } else { "stopped by --steps-max" };
-    println!("score {} after {steps} decisions ({ended}); {written}", game.score());
+    say(&format!("score {} after {steps} decisions ({ended}); {written}", game.score()));
     Ok(())
 }

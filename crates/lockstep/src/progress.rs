@@ -1,5 +1,6 @@
 //! How training is going: a bar on a terminal, a plain line now and then elsewhere.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -12,6 +13,7 @@ use run::record::{Evaluation, Training};
 use run::units::grouped;
 
 use crate::lockstep::Lockstep;
+use crate::output::note;
 use crate::summary::duration;
 
 /// Updates between two entries of the training record.
@@ -29,6 +31,7 @@ pub struct Progress {
     terminal: bool,
     budget: u64,
     shown: Instant,
+    noted: Cell<Instant>,
     started: (Instant, u64),
     window: Vec<(Update, f64)>,
     window_start: (Instant, u64),
@@ -55,6 +58,7 @@ impl Progress {
             terminal,
             budget: settings.frames.0,
             shown: now,
+            noted: Cell::new(now),
             started: (now, frames),
             window: Vec::new(),
             window_start: (now, frames),
@@ -75,12 +79,16 @@ impl Progress {
 
     /// Prints a line above the bar.
     pub fn say(&self, line: &str) {
-        if self.terminal { self.bar.println(line) } else { eprintln!("{line}") }
+        if self.terminal { self.bar.println(line) } else { note(line) }
     }
 
     /// Says what is being waited for.
     pub fn note(&self, what: &str) {
         self.bar.set_message(what.to_owned());
+        if !self.terminal && self.noted.get().elapsed() >= LINE_EVERY {
+            self.noted.set(Instant::now());
+            note(what);
+        }
     }
 
     /// Counts a training game.
@@ -147,7 +155,7 @@ impl Progress {
             self.bar.set_message(message);
         } else {
             let percent = 100 * run.frames / self.budget;
-            eprintln!("frame {:>11} ({percent:>3}%)  {message}", grouped(run.frames));
+            note(&format!("frame {:>11} ({percent:>3}%)  {message}", grouped(run.frames)));
         }
     }
 

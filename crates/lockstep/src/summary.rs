@@ -7,13 +7,14 @@ use run::record::Evaluation;
 use run::units::grouped;
 
 use crate::lockstep::Lockstep;
+use crate::output::say;
 
 /// Prints the closing summary; the first evaluation is the agent's, the others are baselines.
 pub fn print(path: &Path, run: &Lockstep, seconds: f64, evaluations: &[Evaluation]) {
     let settings = &run.resolved.settings;
     let directory = path.display();
-    println!();
-    println!(
+    say("");
+    say(&format!(
         "{} · {} · {} · {} frames, {} updates in {}",
         run.resolved.game,
         settings.algorithm,
@@ -21,9 +22,14 @@ pub fn print(path: &Path, run: &Lockstep, seconds: f64, evaluations: &[Evaluatio
         grouped(run.frames),
         grouped(run.learner.updates()),
         duration(seconds),
-    );
+    ));
     let agent = &evaluations[0];
-    println!("  {:<22} mean score  ± s.e.   ({} games, {} policy)", "", agent.scores.len(), agent.policy);
+    say(&format!(
+        "  {:<22} mean score  ± s.e.   ({} games, {} policy)",
+        "",
+        agent.scores.len(),
+        agent.policy
+    ));
     for evaluation in evaluations {
         let name = if evaluation.player == run::record::AGENT { "trained agent" } else { &evaluation.player };
         let mut line =
@@ -36,14 +42,14 @@ pub fn print(path: &Path, run: &Lockstep, seconds: f64, evaluations: &[Evaluatio
                 false => format!(" beaten by {lead:.2}"),
             };
         }
-        println!("{line}");
+        say(&line);
     }
     match draw_curve(path) {
-        Ok(()) => println!("  curve     {directory}/curve.png and curve.svg"),
-        Err(reason) => println!("  curve     not drawn ({reason}); try: quiver plot {directory}"),
+        Ok(()) => say(&format!("  curve     {directory}/curve.png and curve.svg")),
+        Err(reason) => say(&format!("  curve     not drawn ({reason}); try: quiver plot {directory}")),
     }
-    println!("  weights   {directory}/checkpoints/final/weights.safetensors");
-    println!("  next      quiver play {directory} --video {directory}/game.gif");
+    say(&format!("  weights   {directory}/checkpoints/final/weights.safetensors"));
+    say(&format!("  next      quiver play {directory} --video {directory}/game.gif"));
 }
 
 /// Drawing belongs to the other half of the command.

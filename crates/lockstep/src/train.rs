@@ -7,16 +7,19 @@ use std::time::Instant;
 
 use actor::seed::{self, Purpose};
 use anyhow::{Context, Result};
-use run::checkpoint::{self, Checkpoint};
-use run::record::{AGENT, Episode, Evaluation, Record};
+use run::checkpoint::{self, Checkpoint, CheckpointError};
+use run::record::{AGENT, Cut, Episode, Evaluation, Record};
 use run::{Resolved, RunDir};
 
 use crate::baselines;
 use crate::cut::{self, Ledger};
 use crate::evaluate::{Tournament, evaluation};
 use crate::lockstep::Lockstep;
+use crate::output::say;
 use crate::progress::Progress;
 use crate::summary;
+
+const RECORD_FAILED: &str = "can't write the run's record (free some space, then go on with --resume)";
 
 /// Trains a new run in `path`, or goes on with the one that is there.
 pub fn train(path: &Path, resolved: Resolved, resume: bool) -> Result<()> {
@@ -42,17 +45,34 @@ impl Training {
         // The run is built first: if memory, ROM or device is missing, no directory is left behind.
         let run = Lockstep::new(resolved)?;
         let directory = RunDir::create(path, &run.resolved)?;
-        let record = Record::open(directory.path(), &Ledger::default().cut)?;
-        let mut training = Self::assemble(directory, record, run, Ledger::default());
-        training.evaluate()?;
-        Ok(training)
+        match Record::open(directory.path(), &Cut::default()) {
+            Ok(record) => {
+                let mut training = Self::assemble(directory, record, run, Ledger::default());
+                training.evaluate().inspect_err(|_| training.directory.discard())?;
+                Ok(training)
+            }
+            Err(error) => {
+                directory.discard();
+                Err(error.into())
+            }
+        }
     }
 
     fn resume(path: &Path, resolved: Resolved) -> Result<Self> {
         let (directory, _) = RunDir::open(path)?;
-        checkpoint::tidy(&directory.checkpoints()).context("can't tidy the checkpoints")?;
-        let checkpoint = Checkpoint::newest(&directory.checkpoints())?;
+        checkpoint::tidy(&directory.checkpoints()).context("can't tidy the checkpoints; free some space")?;
         let mut run = Lockstep::new(resolved)?;
+        let checkpoint = match Checkpoint::newest(&directory.checkpoints()) {
+            Err(CheckpointError::None(_)) => {
+                // Ended before its first checkpoint: in lockstep, starting over is going on.
+                let record = Record::open(directory.path(), &Cut::default())?;
+                let mut training = Self::assemble(directory, record, run, Ledger::default());
+                training.progress.say("there is no checkpoint yet: starting from the first frame");
+                training.evaluate()?;
+                return Ok(training);
+            }
+            found => found?,
+        };
         let ledger = cut::restore(&mut run, &checkpoint)?;
         directory.write_config(&run.resolved)?;
         if run.frames < run.resolved.settings.frames.0 {
@@ -83,6 +103,9 @@ impl Training {
                 self.evaluate()?;
             }
             let stopped = stop.load(Ordering::Relaxed);
+            if stopped {
+                self.progress.say("stopping: writing a checkpoint");
+            }
             if checkpoint || stopped || self.run.frames >= budget {
                 self.checkpoint()?;
             }
@@ -90,7 +113,7 @@ impl Training {
                 return self.stopped();
             }
         }
-        self.finish()
+        self.finish(stop)
     }
 
     fn turn(&mut self) -> Result<()> {
@@ -98,7 +121,7 @@ impl Training {
             Ok(turn) => turn,
             Err(error) => {
                 self.progress.end();
-                return Err(error.context("the last checkpoint is kept"));
+                return Err(error);
             }
         };
         for end in turn.episodes {
@@ -108,12 +131,12 @@ impl Training {
                 steps: end.steps,
                 truncated: end.truncated,
             };
-            self.record.episode(&episode).context("can't write the run's record")?;
+            self.record.episode(&episode).context(RECORD_FAILED)?;
             self.progress.episode(end.score);
         }
         for (update, weight) in turn.updates {
             if let Some(training) = self.progress.update(&self.run, &update, weight) {
-                self.record.training(&training).context("can't write the run's record")?;
+                self.record.training(&training).context(RECORD_FAILED)?;
             }
         }
         self.progress.show(&self.run);
@@ -123,7 +146,7 @@ impl Training {
     fn evaluate(&mut self) -> Result<()> {
         let settings = &self.run.resolved.settings;
         let evaluation = self.play_agent(settings.evaluate_episodes, "evaluating")?;
-        self.record.evaluation(&evaluation).context("can't write the run's record")?;
+        self.record.evaluation(&evaluation).context(RECORD_FAILED)?;
         self.progress.evaluated(&evaluation);
         if self.run.frames > 0 && self.ledger.best.is_none_or(|best| evaluation.mean > best) {
             self.ledger.best = Some(evaluation.mean);
@@ -153,7 +176,7 @@ impl Training {
     }
 
     fn checkpoint(&mut self) -> Result<()> {
-        self.ledger.cut = self.record.cut().context("can't write the run's record")?;
+        self.ledger.cut = self.record.cut().context(RECORD_FAILED)?;
         self.ledger.seconds += self.since.elapsed().as_secs_f64();
         self.since = Instant::now();
         let folder = self.directory.checkpoints();
@@ -166,15 +189,19 @@ impl Training {
 
     fn stopped(&mut self) -> Result<()> {
         self.progress.end();
-        println!("stopped at frame {}; go on with", run::units::grouped(self.run.frames));
-        println!("  quiver train --resume {}", self.directory.path().display());
+        say(&format!("stopped at frame {}; go on with", run::units::grouped(self.run.frames)));
+        say(&format!("  quiver train --resume {}", self.directory.path().display()));
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<()> {
+    /// The end. The last checkpoint is written, so whoever stops this can have it again by resuming.
+    fn finish(&mut self, stop: &AtomicBool) -> Result<()> {
         let folder = self.directory.checkpoints();
         let settings = self.run.resolved.settings.clone();
         let mut evaluations = vec![self.play_agent(settings.evaluate_final_episodes, "final evaluation")?];
+        if stop.load(Ordering::Relaxed) {
+            return self.stopped();
+        }
         if settings.baselines {
             let note = |what: &str| self.progress.note(what);
             evaluations.extend(baselines::play(
@@ -184,8 +211,11 @@ impl Training {
                 note,
             )?);
         }
+        if stop.load(Ordering::Relaxed) {
+            return self.stopped();
+        }
         for evaluation in &evaluations {
-            self.record.evaluation(evaluation).context("can't write the run's record")?;
+            self.record.evaluation(evaluation).context(RECORD_FAILED)?;
         }
         checkpoint::link(&Checkpoint::newest(&folder)?, &folder, "final", &cut::FILES_OF_AN_AGENT)?;
         self.progress.end();

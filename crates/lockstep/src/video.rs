@@ -16,6 +16,8 @@ const ENLARGE: usize = 3;
 /// A video being written.
 pub struct Video {
     path: PathBuf,
+    /// What is written until it is whole: a file beside the wanted one, or the folder itself.
+    partial: PathBuf,
     sink: Sink,
 }
 
@@ -31,11 +33,17 @@ impl Video {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
         }
+        if path.is_dir() {
+            return Self::png(path, "");
+        }
         let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
         match ending.as_deref().and_then(|ending| ending.to_str()) {
             Some("gif") => Self::gif(path, first, pictures_per_second),
-            Some("mp4") => match ffmpeg(path, first, pictures_per_second) {
-                Some(child) => Ok(Self { path: path.into(), sink: Sink::Mp4(child) }),
+            Some("mp4") => match ffmpeg(&path.with_extension("partial.mp4"), first, pictures_per_second) {
+                Some(child) => {
+                    let partial = path.with_extension("partial.mp4");
+                    Ok(Self { path: path.into(), partial, sink: Sink::Mp4(child) })
+                }
                 None => Self::png(&path.with_extension(""), "ffmpeg, which makes MP4, was not found"),
             },
             None => Self::png(path, ""),
@@ -44,17 +52,18 @@ impl Video {
     }
 
     fn gif(path: &Path, first: &Image, pictures_per_second: f64) -> Result<Self> {
-        let file = File::create(path).with_context(|| format!("can't write {}", path.display()))?;
+        let partial = path.with_extension("partial.gif");
+        let file = File::create(&partial).with_context(|| format!("can't write {}", path.display()))?;
         let mut encoder =
             gif::Encoder::new(BufWriter::new(file), first.width as u16, first.height as u16, &[])?;
         encoder.set_repeat(gif::Repeat::Infinite)?;
         let delay = (100.0 / pictures_per_second).round() as u16;
-        Ok(Self { path: path.into(), sink: Sink::Gif { encoder, delay } })
+        Ok(Self { path: path.into(), partial, sink: Sink::Gif { encoder, delay } })
     }
 
     fn png(folder: &Path, why: &'static str) -> Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
-        Ok(Self { path: folder.into(), sink: Sink::Png { count: 0, why } })
+        Ok(Self { path: folder.into(), partial: folder.into(), sink: Sink::Png { count: 0, why } })
     }
 
     /// Adds a picture of the same size as the first.
@@ -83,6 +92,7 @@ impl Video {
         match self.sink {
             Sink::Gif { encoder, .. } => {
                 encoder.into_inner()?.flush()?;
+                fs::rename(&self.partial, &self.path)?;
                 Ok(format!("video in {path}"))
             }
             Sink::Mp4(mut child) => {
@@ -91,6 +101,7 @@ impl Video {
                 if !status.success() {
                     bail!("ffmpeg failed ({status}); try a .gif instead");
                 }
+                fs::rename(&self.partial, &self.path)?;
                 Ok(format!("video in {path}"))
             }
             Sink::Png { count, why: "" } => Ok(format!("{count} PNG pictures in {path}/")),

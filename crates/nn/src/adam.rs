@@ -31,7 +31,8 @@ impl Adam {
         self.step
     }
 
-    /// One step against `gradient`, one tensor per leaf; each element is first clamped to ±`clamp`.
+    /// One step against `gradient`, one tensor per leaf; each element is first clamped to ±`clamp`. A learning rate of
+    /// 0 changes nothing.
     pub fn step(
         &mut self,
         parameters: &mut Parameters,
@@ -39,6 +40,9 @@ impl Adam {
         clamp: Option<f64>,
         learning_rate: f64,
     ) {
+        if learning_rate == 0.0 {
+            return;
+        }
         self.step += 1;
         let correction1 = 1.0 - BETA1.powf(self.step as f64);
         let correction2 = 1.0 - BETA2.powf(self.step as f64);
@@ -197,6 +201,16 @@ mod tests {
         }
         let difference = (ours.parameters().flat() - &theirs).abs().max().double_value(&[]);
         assert!(difference < 1e-5, "largest difference {difference}");
+    }
+
+    #[test]
+    fn a_learning_rate_of_zero_changes_nothing() {
+        let mut network = network();
+        let before = network.parameters().to_safetensors();
+        let mut adam = Adam::new(network.parameters(), 1e-8);
+        let gradient: Vec<Tensor> = network.parameters().leaves().iter().map(Tensor::zeros_like).collect();
+        adam.step(network.parameters_mut(), &gradient, None, 0.0);
+        assert_eq!(network.parameters().to_safetensors(), before);
     }
 
     #[test]

@@ -135,11 +135,6 @@ impl Parameters {
         Ok(())
     }
 
-    /// Whether every value is finite.
-    pub fn is_finite(&self) -> bool {
-        self.flat.isfinite().all().int64_value(&[]) == 1
-    }
-
     /// A tensor of zeros laid out like [`Parameters::flat`].
     pub(crate) fn zeros(&self) -> Tensor {
         Tensor::zeros([self.flat.numel() as i64], (Kind::Float, self.flat.device()))

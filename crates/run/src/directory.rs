@@ -10,6 +10,7 @@ use crate::resolve::{ConfigError, Resolved};
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
+    made: bool,
     _lock: File,
 }
 
@@ -33,6 +34,16 @@ pub enum DirectoryError {
         /// What the file system said.
         error: io::Error,
     },
+    /// A record was changed by someone else.
+    #[error("{path} is damaged in line {line}: {what}; restore or delete that line")]
+    Damaged {
+        /// The file.
+        path: String,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The run's own configuration can't be read.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -41,21 +52,35 @@ pub enum DirectoryError {
 impl RunDir {
     /// Makes the directory of a new run and writes its settings there. Leaves nothing behind if it fails.
     pub fn create(path: &Path, resolved: &Resolved) -> Result<Self, DirectoryError> {
-        let name = path.display().to_string();
-        let existed = path.exists();
-        fs::create_dir_all(path).map_err(|error| io_error(path, error))?;
-        let made = Self::lock(path).and_then(|directory| {
-            if directory.config().exists() {
-                return Err(DirectoryError::Exists(name));
-            }
-            write_whole(&directory.config(), resolved.to_toml(true).as_bytes())?;
-            fs::create_dir_all(directory.checkpoints()).map_err(|error| io_error(path, error))?;
-            Ok(directory)
-        });
-        if made.is_err() && !existed {
-            let _ = fs::remove_dir_all(path);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(|error| io_error(path, error))?;
         }
-        made
+        // Who makes the directory may delete it again; whoever comes second may not.
+        let made = match fs::create_dir(path) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => false,
+            Err(error) => return Err(io_error(path, error)),
+        };
+        let mut directory = Self::lock(path)?;
+        directory.made = made;
+        if directory.config().exists() {
+            return Err(DirectoryError::Exists(path.display().to_string()));
+        }
+        let filled = write_whole(&directory.config(), resolved.to_toml(true).as_bytes()).and_then(|()| {
+            fs::create_dir_all(directory.checkpoints()).map_err(|error| io_error(path, error))
+        });
+        match filled {
+            Ok(()) => Ok(directory),
+            Err(error) => {
+                directory.discard();
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes back [`RunDir::create`]: what failed at its start leaves nothing behind.
+    pub fn discard(&self) {
+        let _ = if self.made { fs::remove_dir_all(&self.path) } else { fs::remove_file(self.config()) };
     }
 
     /// Opens a run to go on with it, and reads its settings.
@@ -73,7 +98,7 @@ impl RunDir {
             .open(&lock_path)
             .map_err(|error| io_error(&lock_path, error))?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
+            Ok(()) => Ok(Self { path: path.to_owned(), made: false, _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(DirectoryError::InUse(path.display().to_string())),
             Err(TryLockError::Error(error)) => Err(io_error(&lock_path, error)),
         }
@@ -163,6 +188,17 @@ mod tests {
         assert_eq!(settings, resolved());
         drop(held);
         assert!(matches!(RunDir::create(&path, &resolved()), Err(DirectoryError::Exists(_))));
+    }
+
+    #[test]
+    fn who_comes_second_leaves_the_first_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let held = RunDir::create(&path, &resolved()).unwrap();
+        assert!(matches!(RunDir::create(&path, &resolved()), Err(DirectoryError::InUse(_))));
+        assert!(held.config().is_file());
+        held.discard();
+        assert!(!path.exists());
     }
 
     #[test]

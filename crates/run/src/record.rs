@@ -4,7 +4,7 @@
 //! cuts off what happened after the checkpoint: nothing is recorded twice.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -205,9 +205,19 @@ pub fn training(run: &Path) -> Result<Vec<Training>, DirectoryError> {
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, DirectoryError> {
-    let file = File::open(path).map_err(|error| io_error(path, error))?;
-    let lines = BufReader::new(file).lines();
-    Ok(lines.map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok()).collect())
+    let bytes = std::fs::read(path).map_err(|error| io_error(path, error))?;
+    let mut values = Vec::new();
+    for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        match serde_json::from_slice(line) {
+            Ok(value) => values.push(value),
+            Err(_) if !line.ends_with(b"\n") => break,
+            Err(error) => {
+                let (path, what) = (path.display().to_string(), error.to_string());
+                return Err(DirectoryError::Damaged { path, line: index + 1, what });
+            }
+        }
+    }
+    Ok(values)
 }
 
 fn now() -> f64 {
@@ -242,6 +252,8 @@ mod tests {
         record.episode(&episode(1)).unwrap();
         record.append(EPISODES, b"{\"frames\":2,").unwrap();
         assert_eq!(episodes(folder.path()).unwrap(), [episode(1)]);
+        record.append(EPISODES, b"\n").unwrap();
+        assert!(matches!(episodes(folder.path()), Err(DirectoryError::Damaged { line: 2, .. })));
     }
 
     #[test]

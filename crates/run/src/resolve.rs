@@ -75,7 +75,8 @@ impl Resolved {
                 out += &format!("\n# {group}\n");
             }
             let text = self.settings.get(setting.key).expect("listed settings exist");
-            let bare = text.parse::<f64>().is_ok_and(f64::is_finite) || text == "true" || text == "false";
+            let number = text.parse::<i64>().is_ok() || (text.contains('.') && text.parse::<f64>().is_ok());
+            let bare = number || text == "true" || text == "false";
             let value = if bare { text } else { format!("\"{text}\"") };
             if explained {
                 out += &format!("#{}\n", setting.help);
@@ -105,8 +106,10 @@ fn unknown_key(key: &str) -> String {
 
 /// Plain DQN has no policy of its own to explore with, so ε mixes random actions in unless someone decided.
 fn explore_if_dqn(settings: &mut Settings, told: &BTreeSet<&str>) {
-    if settings.algorithm == Algorithm::Dqn && !told.contains("epsilon") && !told.contains("epsilon_final") {
+    if settings.algorithm == Algorithm::Dqn && !told.contains("epsilon") {
         settings.epsilon = 1.0;
+    }
+    if settings.algorithm == Algorithm::Dqn && !told.contains("epsilon_final") {
         settings.epsilon_final = 0.01;
     }
 }
@@ -176,8 +179,13 @@ mod tests {
     #[test]
     fn what_is_written_resolves_to_the_same() {
         for explained in [false, true] {
-            let layers =
-                Layers { flags: flags(&[("rho", "old"), ("samples_per_insert", "4")]), ..Layers::default() };
+            let told = [
+                ("rho", "old"),
+                ("samples_per_insert", "4"),
+                ("seed", "18446744073709551615"),
+                ("gradient_clamp", "1e30"),
+            ];
+            let layers = Layers { flags: flags(&told), ..Layers::default() };
             let resolved = layers.resolve(Some("pong")).unwrap();
             let file = file(&resolved.to_toml(explained));
             assert_eq!(Resolved::from_file(file.path()), Ok(resolved));
@@ -197,8 +205,10 @@ mod tests {
         let dqn = flags(&[("algorithm", "dqn"), ("strategy", "per")]);
         let resolved = Layers { flags: dqn.clone(), ..Layers::default() }.resolve(Some("pong")).unwrap();
         assert_eq!((resolved.settings.epsilon, resolved.settings.epsilon_final), (1.0, 0.01));
-        let told = [dqn, flags(&[("epsilon", "0.1"), ("epsilon_final", "0.1")])].concat();
-        let resolved = Layers { flags: told, ..Layers::default() }.resolve(Some("pong")).unwrap();
-        assert_eq!((resolved.settings.epsilon, resolved.settings.epsilon_final), (0.1, 0.1));
+        for (told, expected) in [("epsilon", (0.1, 0.01)), ("epsilon_final", (1.0, 0.1))] {
+            let flags = [dqn.clone(), flags(&[(told, "0.1")])].concat();
+            let settings = Layers { flags, ..Layers::default() }.resolve(Some("pong")).unwrap().settings;
+            assert_eq!((settings.epsilon, settings.epsilon_final), expected);
+        }
     }
 }

@@ -10,6 +10,9 @@ impl Settings {
         self.check_numbers()?;
         self.check_replay()?;
         self.check_algorithm()?;
+        if game == "cartpole" {
+            self.check_cartpole()?;
+        }
         self.check_network(game)
     }
 
@@ -74,7 +77,7 @@ impl Settings {
             require(count >= 1, || format!("{key} must be at least 1"))?;
             require(count <= most, || format!("{key} must be at most {most}, got {count}"))?;
         }
-        Ok(())
+        require(self.noop_max <= 10_000, || format!("noop_max must be at most 10000, got {}", self.noop_max))
     }
 
     fn check_replay(&self) -> Result<(), String> {
@@ -100,6 +103,21 @@ impl Settings {
         require(!(self.algorithm == Algorithm::Dqn && self.strategy == Strategy::Ver), || {
             "strategy ver needs a soft policy and is not defined for algorithm dqn: use --strategy per, or --algorithm soft-dqn".into()
         })
+    }
+
+    /// CartPole has its own dynamics: a setting that it would ignore is refused.
+    fn check_cartpole(&self) -> Result<(), String> {
+        let fixed = [
+            ("frame_skip", u64::from(self.frame_skip), 1),
+            ("noop_max", self.noop_max.into(), 0),
+            ("time_limit_frames", self.time_limit_frames.into(), 200),
+        ];
+        for (key, count, always) in fixed {
+            require(count == always, || {
+                format!("{key} is always {always} in cartpole: leave it out, got {count}")
+            })?;
+        }
+        require(self.sticky_actions == 0.0, || "sticky_actions is always 0 in cartpole: leave it out".into())
     }
 
     fn check_network(&self, game: &str) -> Result<(), String> {
@@ -155,6 +173,13 @@ mod tests {
         assert!(refused("pong", "capacity", "16").contains("batch_size"));
         assert!(refused("pong", "min_size", "8").contains("batch_size"));
         assert!(refused("pong", "network", "mlp").contains("--network"));
-        assert!(refused("cartpole", "network", "small").contains("--network mlp"));
+        let cartpole = |key: &str, text: &str| {
+            let mut settings = crate::presets::find("cartpole").unwrap().settings();
+            settings.set(key, text).unwrap().unwrap();
+            settings.validate("cartpole").unwrap_err()
+        };
+        assert!(cartpole("network", "small").contains("--network mlp"));
+        assert!(cartpole("sticky_actions", "0.25").contains("leave it out"));
+        assert!(cartpole("time_limit_frames", "500").contains("always 200"));
     }
 }

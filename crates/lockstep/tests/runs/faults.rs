@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::harness::{command, order, refused, succeed, wait_for_checkpoint};
+use crate::harness::{command, final_weights, order, refused, succeed, wait_for_checkpoint};
 
 const SHORT: [(&str, &str); 4] = [
     ("frames", "2000"),
@@ -68,15 +68,27 @@ fn a_disk_that_takes_no_more_ends_the_run_and_keeps_what_was_good() {
     let error = refused(&limited(64, &order(&path, "cartpole", &SHORT, false)));
     assert!(error.contains("can't write checkpoint") && error.contains("--resume"), "{error}");
     assert_eq!(hidden_files(&path.join("checkpoints")), Vec::<String>::new());
+    succeed(&order(&path, "cartpole", &SHORT, true));
 }
 
 #[test]
-fn a_run_that_has_no_checkpoint_can_not_be_resumed() {
+fn a_run_that_ended_before_its_first_checkpoint_starts_over_to_the_same_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
     succeed(&order(&path, "cartpole", &SHORT, false));
+    let (weights, episodes) = (final_weights(&path), run::record::episodes(&path).unwrap());
     fs::remove_dir_all(path.join("checkpoints")).unwrap();
     fs::create_dir(path.join("checkpoints")).unwrap();
-    let error = refused(&command(&order(&path, "cartpole", &SHORT, true)).output().unwrap());
-    assert!(error.contains("no checkpoint"), "{error}");
+    succeed(&order(&path, "cartpole", &SHORT, true));
+    assert_eq!(final_weights(&path), weights);
+    assert_eq!(run::record::episodes(&path).unwrap(), episodes);
+}
+
+#[test]
+fn a_replay_too_small_for_its_frames_is_refused_with_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    let small = [("replay_bytes", "4kB"), ("frames", "3000")];
+    let error = refused(&command(&order(&path, "cartpole", &small, false)).output().unwrap());
+    assert!(error.contains("raise replay_bytes"), "{error}");
 }
