@@ -7,7 +7,7 @@ use prost::Message;
 
 /// A scalar event as the bytes to append to an `events.out.tfevents.…` file.
 pub fn scalars(wall_time: f64, step: u64, values: &[(&str, f64)]) -> Vec<u8> {
-    let value = |(tag, value): &(&str, f64)| Value { tag: (*tag).into(), simple_value: *value as f32 };
+    let value = |(tag, value): &(&str, f64)| Value { tag: (*tag).into(), simple_value: Some(*value as f32) };
     let summary = Summary { value: values.iter().map(value).collect() };
     framed(&Event { wall_time, step: step as i64, file_version: None, summary: Some(summary) })
 }
@@ -39,8 +39,9 @@ struct Summary {
 struct Value {
     #[prost(string, tag = "1")]
     tag: String,
-    #[prost(float, tag = "2")]
-    simple_value: f32,
+    /// Optional, or a score of 0 would not be written at all.
+    #[prost(float, optional, tag = "2")]
+    simple_value: Option<f32>,
 }
 
 fn framed(event: &Event) -> Vec<u8> {
@@ -72,9 +73,11 @@ mod tests {
 
     #[test]
     fn scalars_round_trip() {
-        let bytes = scalars(2.0, 7, &[("score", 1.25), ("loss", 0.5)]);
+        let bytes = scalars(2.0, 7, &[("score", 0.0), ("loss", 0.5)]);
         let event = Event::decode(&bytes[12..bytes.len() - 4]).unwrap();
         assert_eq!(event.step, 7);
-        assert_eq!(event.summary.unwrap().value[1], Value { tag: "loss".into(), simple_value: 0.5 });
+        let summary = event.summary.unwrap();
+        assert_eq!(summary.value[0].simple_value, Some(0.0));
+        assert_eq!(summary.value[1], Value { tag: "loss".into(), simple_value: Some(0.5) });
     }
 }
