@@ -217,7 +217,10 @@ impl Training {
         for evaluation in &evaluations {
             self.record.evaluation(evaluation).context(RECORD_FAILED)?;
         }
-        checkpoint::link(&Checkpoint::newest(&folder)?, &folder, "final", &cut::FILES_OF_AN_AGENT)?;
+        let newest = Checkpoint::newest(&folder)?;
+        checkpoint::write(&folder, "final", |writer| {
+            cut::FILES_OF_AN_AGENT.iter().try_for_each(|file| writer.link(&newest, file))
+        })?;
         self.progress.end();
         summary::print(self.directory.path(), &self.run, self.ledger.seconds, &evaluations);
         Ok(())

@@ -76,6 +76,18 @@ impl Writer {
         self.manifest.insert(name.into(), Entry { bytes, sha256: hex(&hash.finalize()) });
         Ok(())
     }
+
+    /// Adds a file of another checkpoint, sharing its bytes on disk where the file system can.
+    pub fn link(&mut self, from: &Checkpoint, name: &str) -> io::Result<()> {
+        let entry = from
+            .manifest
+            .get(name)
+            .ok_or_else(|| io::Error::other(format!("{name} is not in the manifest")))?;
+        let (old, new) = (from.path.join(name), self.folder.join(name));
+        fs::hard_link(&old, &new).or_else(|_| fs::copy(&old, &new).map(|_| ()))?;
+        self.manifest.insert(name.into(), entry.clone());
+        Ok(())
+    }
 }
 
 /// Writes checkpoint `name` below `folder`, replacing one of that name. On failure nothing is left behind.
@@ -99,35 +111,6 @@ pub fn write(
         put_in_place(folder, &partial, name)
     })();
     written.map_err(|error| {
-        let _ = fs::remove_dir_all(&partial);
-        CheckpointError::Io { path: path.display().to_string(), error }
-    })?;
-    Ok(path)
-}
-
-/// Makes checkpoint `name` from some files of another one, sharing their bytes on disk where the file system can.
-pub fn link(
-    from: &Checkpoint,
-    folder: &Path,
-    name: &str,
-    files: &[&str],
-) -> Result<PathBuf, CheckpointError> {
-    let partial = folder.join(format!(".partial-{name}"));
-    let path = folder.join(name);
-    let linked = (|| {
-        remove_if_there(&partial)?;
-        fs::create_dir_all(&partial)?;
-        let mut manifest = BTreeMap::new();
-        for file in files {
-            let (old, new) = (from.path.join(file), partial.join(file));
-            fs::hard_link(&old, &new).or_else(|_| fs::copy(&old, &new).map(|_| ()))?;
-            manifest.insert((*file).to_owned(), from.manifest[*file].clone());
-        }
-        fs::write(partial.join(MANIFEST), serde_json::to_vec_pretty(&manifest)?)?;
-        File::open(partial.join(MANIFEST))?.sync_all()?;
-        put_in_place(folder, &partial, name)
-    })();
-    linked.map_err(|error| {
         let _ = fs::remove_dir_all(&partial);
         CheckpointError::Io { path: path.display().to_string(), error }
     })?;
@@ -335,7 +318,9 @@ mod tests {
         prune(folder.path(), 2).unwrap();
         assert_eq!(numbers(folder.path()), [10, 100]);
         assert_eq!(Checkpoint::newest(folder.path()).unwrap().read("a").unwrap(), b"content 100");
-        link(&Checkpoint::newest(folder.path()).unwrap(), folder.path(), "final", &["a"]).unwrap();
+        let newest = Checkpoint::newest(folder.path()).unwrap();
+        write(folder.path(), "final", |writer| writer.link(&newest, "a")).unwrap();
+        assert!(write(folder.path(), "other", |writer| writer.link(&newest, "c")).is_err());
         let last = Checkpoint::find(folder.path(), None).unwrap();
         assert!(last.path().ends_with("final"));
         assert_eq!(last.read("a").unwrap(), b"content 100");
