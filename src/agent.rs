@@ -22,7 +22,7 @@ pub struct Evaluate {
     #[command(flatten)]
     player: Player,
     /// How many games
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = value_parser!(u32).range(1..=1_000_000))]
     episodes: u32,
     /// Print JSON
     #[arg(long)]

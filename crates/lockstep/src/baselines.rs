@@ -10,7 +10,7 @@ use crate::evaluate::{Tournament, evaluation};
 use crate::lockstep::Lockstep;
 
 /// Games that every action is held for; those that may be the best by then play the whole tournament.
-const TRIAL_GAMES: u32 = 10;
+const TRIAL_GAMES: u32 = 5;
 
 /// Scores of the three baselines on the same games as the trained agent.
 pub fn play(
