@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Distributed actor-learner training with valuable experience replay
+/// Actor-learner training with valuable experience replay
 #[derive(Parser)]
 #[command(name = "quiver", version, after_help = EXAMPLES)]
 struct Cli {

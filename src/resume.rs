@@ -2,9 +2,7 @@
 //! another end moves the learning-rate schedule where `learning_rate_decay` is below 1.
 
 use anyhow::bail;
-use run::resolve::{Layers, Resolved};
-
-use crate::sources::{flag, variable};
+use run::resolve::{Layers, Resolved, flag, variable};
 
 /// Settings that a resumed run may be given anew.
 const FREE: [&str; 10] = [
@@ -29,7 +27,7 @@ pub fn resolve(mut run: Resolved, game: Option<&str>, layers: &Layers) -> anyhow
         }
     }
     let variables = layers.environment.iter().map(|(key, text)| (variable(key), key, text));
-    let flags = layers.flags.iter().map(|(key, text)| (format!("--{}", flag(key)), key, text));
+    let flags = layers.flags.iter().map(|(key, text)| (flag(key), key, text));
     for (source, key, text) in variables.chain(flags) {
         change(&mut run, &source, key, text)?;
     }

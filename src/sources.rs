@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 use run::nearest::hint;
-use run::resolve::Layers;
+use run::resolve::{Layers, flag, variable};
 use run::settings::{SETTINGS, Settings};
 use run::units::grouped;
 
@@ -66,7 +66,7 @@ impl Args for SettingFlags {
             let default = paper.get(setting.key).expect("listed settings exist");
             let default = default.parse().map_or(default, grouped);
             let arg = Arg::new(setting.key)
-                .long(flag(setting.key))
+                .long(flag(setting.key).trim_start_matches('-').to_owned())
                 .help(format!("{} [{default}]", setting.help.trim().trim_end_matches('.')))
                 .help_heading(format!("{} settings", setting.group))
                 .hide_short_help(!COMMON.contains(&setting.key));
@@ -97,16 +97,6 @@ impl FromArgMatches for SettingFlags {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
-}
-
-/// The flag of a setting, without its dashes.
-pub fn flag(key: &str) -> String {
-    key.replace('_', "-")
-}
-
-/// The variable of a setting.
-pub fn variable(key: &str) -> String {
-    format!("{PREFIX}{}", key.to_uppercase())
 }
 
 /// The `QUIVER_…` variables of this process as (key, text). One that nothing reads is an error, or a slip of the
@@ -149,7 +139,7 @@ mod tests {
     #[test]
     fn every_setting_has_a_flag() {
         for setting in SETTINGS {
-            let word = format!("--{}=x", flag(setting.key));
+            let word = format!("{}=x", flag(setting.key));
             assert_eq!(parse(&[&word]).unwrap(), [pair(setting.key, "x")]);
         }
         for key in COMMON {

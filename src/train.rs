@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::Args;
+use run::checkpoint::numbers;
 use run::choices::Algorithm;
-use run::directory::fresh_name;
+use run::directory::{checkpoints, fresh_name};
 use run::order::Order;
 use run::resolve::Resolved;
 
@@ -65,7 +66,12 @@ impl Train {
 
     fn go_on(&self, name: &Path) -> anyhow::Result<Order> {
         let (run, was) = runs::open(name)?;
+        let frames = was.settings.frames;
         let resolved = resume::resolve(was, self.game.as_deref(), &self.sources.layers()?)?;
+        let at = numbers(&checkpoints(&run)).last().copied().unwrap_or_default();
+        if resolved.settings.frames != frames && resolved.settings.frames.0 <= at {
+            bail!("the run is at frame {at} already: give --frames a larger number, or leave it out");
+        }
         check_lockstep(&resolved)?;
         runs::check_writable(&run)?;
         check_game(&resolved)?;

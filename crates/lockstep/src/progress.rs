@@ -49,7 +49,7 @@ impl Progress {
             Some(settings.frames.0),
             if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() },
         );
-        let style = "{bar:24.cyan/blue} {percent:>3}% {human_pos}/{human_len} frames · {msg}";
+        let style = "{bar:24.cyan/blue} {percent:>3}% {human_pos}/{human_len} frames · {wide_msg}";
         bar.set_style(ProgressStyle::with_template(style).expect("the template is well formed"));
         bar.set_position(frames);
         let now = Instant::now();
@@ -171,10 +171,10 @@ impl Progress {
         let mut parts = Vec::new();
         if !self.recent.is_empty() {
             let mean = self.recent.iter().sum::<f64>() / self.recent.len() as f64;
-            parts.push(format!("games {mean:.1}"));
+            parts.push(format!("training {mean:.1}"));
         }
         if let Some(score) = self.evaluated {
-            parts.push(format!("score {score:.1}"));
+            parts.push(format!("evaluation {score:.1}"));
         }
         parts.push(format!("{frames_per_second:.0} frames/s"));
         match &self.last {
@@ -199,5 +199,6 @@ pub fn counter(count: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(count);
     let style = format!("{{bar:24.cyan/blue}} {{pos}}/{{len}} {what} · {{eta}} left");
     bar.set_style(ProgressStyle::with_template(&style).expect("the template is well formed"));
+    bar.enable_steady_tick(BAR_EVERY);
     bar
 }

@@ -21,6 +21,9 @@ use crate::summary;
 
 const RECORD_FAILED: &str = "can't write the run's record (free some space, then go on with --resume)";
 
+/// The checkpoint of a run that has ended.
+const FINAL: &str = "final";
+
 /// Trains a new run in `path`, or goes on with the one that is there.
 pub fn train(path: &Path, resolved: Resolved, resume: bool) -> Result<()> {
     tch::set_num_threads(resolved.settings.torch_threads as i32);
@@ -75,11 +78,15 @@ impl Training {
         };
         let ledger = cut::restore(&mut run, &checkpoint)?;
         directory.write_config(&run.resolved)?;
-        if run.frames < run.resolved.settings.frames.0 {
-            // The run goes further than it once did: its former end is not the end any more.
-            checkpoint::remove(&directory.checkpoints(), "final").context("can't delete the former end")?;
+        let folder = directory.checkpoints();
+        let goes_further = run.frames < run.resolved.settings.frames.0;
+        // A run that had ended has nothing after its last checkpoint but its final evaluation, which stays.
+        let had_ended = folder.join(FINAL).is_dir();
+        let cut = if goes_further && had_ended { Cut::whole() } else { ledger.cut.clone() };
+        if goes_further {
+            checkpoint::remove(&folder, FINAL).context("can't delete the former end")?;
         }
-        let record = Record::open(directory.path(), &ledger.cut)?;
+        let record = Record::open(directory.path(), &cut)?;
         let training = Self::assemble(directory, record, run, ledger);
         training.progress.say(&format!("going on from {}", checkpoint.path().display()));
         Ok(training)
@@ -104,7 +111,7 @@ impl Training {
             }
             let stopped = stop.load(Ordering::Relaxed);
             if stopped {
-                self.progress.say("stopping: writing a checkpoint");
+                self.progress.say("stopping: writing a checkpoint (once more: quit at once, without one)");
             }
             if checkpoint || stopped || self.run.frames >= budget {
                 self.checkpoint()?;
@@ -218,7 +225,7 @@ impl Training {
             self.record.evaluation(evaluation).context(RECORD_FAILED)?;
         }
         let newest = Checkpoint::newest(&folder)?;
-        checkpoint::write(&folder, "final", |writer| {
+        checkpoint::write(&folder, FINAL, |writer| {
             cut::FILES_OF_AN_AGENT.iter().try_for_each(|file| writer.link(&newest, file))
         })?;
         self.progress.end();

@@ -27,11 +27,9 @@ pub const PRESETS: &[Preset] = &[
         differences: &[
             ("rho", "old-unit-temperature"),
             ("priority_exponent", "0.6"),
-            ("priority_constant", "0.001"),
             ("initial_priority", "largest"),
             ("first_priority", "0.1"),
             ("importance_exponent", "0.4"),
-            ("importance_exponent_final", "1"),
             ("importance_anneal_updates", "2500000"),
         ],
     },

@@ -91,6 +91,13 @@ pub struct Training {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cut([u64; FILES.len()]);
 
+impl Cut {
+    /// Cuts nothing off.
+    pub fn whole() -> Self {
+        Self([u64::MAX; FILES.len()])
+    }
+}
+
 const FILES: [&str; 4] =
     ["episodes.jsonl", "evaluations.jsonl", "training.jsonl", "events.out.tfevents.0.quiver"];
 const EPISODES: usize = 0;

@@ -41,6 +41,15 @@ impl Layers<'_> {
     /// Puts the layers together and checks the whole. `game` may be missing if the file names one.
     pub fn resolve(&self, game: Option<&str>) -> Result<Resolved, ConfigError> {
         let file = self.file.map(read_file).transpose()?.unwrap_or_default();
+        if let (Some(asked), Some(named)) = (game, &file.game) {
+            let canonical =
+                |name: &str| envs::canonical(name).map_err(|error| ConfigError(error.to_string()));
+            if canonical(asked)? != canonical(named)? {
+                return Err(ConfigError(format!(
+                    "the file is for {named}, not {asked}: leave one of them out"
+                )));
+            }
+        }
         let game = game.map(str::to_owned).or_else(|| file.game.clone());
         let game = game
             .ok_or_else(|| ConfigError("no game named: say which, for example 'quiver train pong'".into()))?;
@@ -48,15 +57,19 @@ impl Layers<'_> {
 
         let preset = self.preset.or(file.preset.as_deref()).unwrap_or(presets::default_for(&game));
         let preset = presets::find(preset).map_err(ConfigError)?;
+        if (preset.name == "cartpole") != (game == "cartpole") {
+            let own = presets::default_for(&game);
+            return Err(ConfigError(format!("preset {} is not for {game}: use --preset {own}", preset.name)));
+        }
         let mut settings = preset.settings();
         let mut told = BTreeSet::new();
-        let sources =
-            [("", &file.settings), ("environment variable ", &self.environment), ("flag ", &self.flags)];
-        for (source, pairs) in sources {
-            for (key, text) in pairs {
-                apply(&mut settings, key, text).map_err(|error| ConfigError(format!("{source}{error}")))?;
-                told.insert(key.as_str());
-            }
+        let file_name = self.file.map_or(String::new(), |path| path.display().to_string());
+        let of_file = file.settings.iter().map(|(key, text)| (format!("{file_name}: {key}"), key, text));
+        let variables = self.environment.iter().map(|(key, text)| (variable(key), key, text));
+        let flags = self.flags.iter().map(|(key, text)| (flag(key), key, text));
+        for (source, key, text) in of_file.chain(variables).chain(flags) {
+            apply(&mut settings, key, text).map_err(|error| ConfigError(format!("{source}: {error}")))?;
+            told.insert(key.as_str());
         }
         explore_if_dqn(&mut settings, &told);
         settings.validate(&game).map_err(ConfigError)?;
@@ -92,9 +105,19 @@ impl Resolved {
     }
 }
 
+/// The flag of a setting.
+pub fn flag(key: &str) -> String {
+    format!("--{}", key.replace('_', "-"))
+}
+
+/// The environment variable of a setting.
+pub fn variable(key: &str) -> String {
+    format!("QUIVER_{}", key.to_uppercase())
+}
+
 fn apply(settings: &mut Settings, key: &str, text: &str) -> Result<(), String> {
     match settings.set(key, text) {
-        Some(result) => result.map_err(|error| format!("{key}: {error}")),
+        Some(result) => result,
         None => Err(unknown_key(key)),
     }
 }

@@ -73,7 +73,7 @@ settings! {
     "Run" {
         /// Seed of everything random: the same seed gives the same run in lockstep.
         seed: u64 = 0;
-        /// When training ends, in emulator frames.
+        /// When training ends, in emulator frames, such as 200k or 40M.
         frames: Frames = Frames(40_000_000);
         /// Where the network lives: auto, cpu, cuda or cuda:N.
         device: Device = Device::Auto;
@@ -137,7 +137,7 @@ settings! {
         learning_rate_decay: f64 = 1.0;
         /// Adam's ε.
         adam_epsilon: f64 = 1e-8;
-        /// Transitions per update.
+        /// Transitions per update; at the same samples_per_insert, larger batches mean fewer updates.
         batch_size: usize = 32;
         /// Rewards summed before the bootstrap.
         n_step: u32 = 1;

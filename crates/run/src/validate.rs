@@ -92,6 +92,12 @@ impl Settings {
                 "batch_size {batch} is larger than min_size {min_size}: raise min_size or lower batch_size"
             )
         })?;
+        let steps = self.frames.0 / u64::from(self.frame_skip);
+        require(steps > min_size, || {
+            format!(
+                "{steps} agent steps end before min_size {min_size} is reached, so nothing would be learned: raise frames"
+            )
+        })?;
         require(min_size <= capacity, || {
             format!(
                 "min_size {min_size} is larger than capacity {capacity}, so training would never start: lower min_size"
