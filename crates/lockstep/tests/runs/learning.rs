@@ -4,12 +4,12 @@ use run::record;
 
 use crate::harness::{order, succeed};
 
-/// Two thirds of the preset's frames. A random player gets about 22 and an untrained network about 10; the bar is
+/// Three quarters of the preset's frames. A random player gets about 22 and an untrained network about 10; the bar is
 /// generous because another CPU's arithmetic is another course of training.
 fn learns(strategy: &str) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
-    let settings = [("strategy", strategy), ("frames", "20000"), ("evaluate_final_episodes", "40")];
+    let settings = [("strategy", strategy), ("frames", "15000"), ("evaluate_final_episodes", "40")];
     let summary = succeed(&order(&path, "cartpole", &settings, false));
     assert!(summary.contains("trained agent"), "{summary}");
     let evaluations = record::evaluations(&path).unwrap();
@@ -42,7 +42,7 @@ fn plain_dqn_learns_cartpole() {
     let settings = [
         ("algorithm", "dqn"),
         ("strategy", "per"),
-        ("frames", "20000"),
+        ("frames", "15000"),
         ("epsilon_decay_steps", "3000"),
         ("evaluate_final_episodes", "40"),
     ];
