@@ -159,7 +159,12 @@ fn an_agent_needs_a_run_a_checkpoint_and_a_kind_of_video() {
 #[test]
 fn a_word_that_is_no_flag_is_a_usage_error() {
     let place = Place::new();
-    for words in [&["train", "pong", "--temprature", "1"][..], &["evaluate", "x"], &["frobnicate"], &[]] {
+    for words in [
+        &["train", "pong", "--temprature", "1"][..],
+        &["evaluate", "x", "--episodes", "0"],
+        &["frobnicate"],
+        &[],
+    ] {
         assert_eq!(place.quiver(words).code, Some(2), "{words:?}");
     }
     assert!(place.quiver(&["train", "pong", "--temprature", "1"]).err.contains("--temperature"));
