@@ -193,6 +193,11 @@ impl Segment {
         shrink(&mut self.items);
         Some(slot)
     }
+
+    /// Forgets an item anywhere in the segment.
+    pub fn remove_item(&mut self, slot: u32) {
+        self.items.retain(|&item| item != slot);
+    }
 }
 
 /// Halves a deque of which three quarters are idle: amortised constant time.

@@ -31,6 +31,8 @@ pub struct Counters {
     pub updates: u64,
     /// Priority updates for items no longer there, ignored.
     pub stale_updates: u64,
+    /// Items removed because someone could not use them.
+    pub removed_items: u64,
 }
 
 /// What became of a chunk.

@@ -19,7 +19,7 @@ use crate::selector::Selector;
 use crate::table::{State, Table};
 
 /// First bytes of a save. The last one is the version of the format.
-const MAGIC: [u8; 8] = *b"quivrep\x01";
+const MAGIC: [u8; 8] = *b"quivrep\x02";
 
 /// The options that decide how the rest is to be read.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]

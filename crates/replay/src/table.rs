@@ -133,14 +133,22 @@ impl Table {
         stratified: bool,
         rng: &mut impl Rng,
     ) -> Result<Vec<Draw>, SampleError> {
+        let mut points = Vec::with_capacity(count);
+        for share in 0..count {
+            let uniform: f64 = rng.random();
+            points.push(if stratified { (share as f64 + uniform) / count as f64 } else { uniform });
+        }
+        self.sample_at(&points)
+    }
+
+    /// Draws the items that lie at these points of the mass, each from 0 to 1.
+    pub fn sample_at(&mut self, points: &[f64]) -> Result<Vec<Draw>, SampleError> {
         if self.is_empty() {
             return Err(SampleError::Empty);
         }
-        let mut draws = Vec::with_capacity(count);
-        for share in 0..count {
-            let uniform: f64 = rng.random();
-            let fraction = if stratified { (share as f64 + uniform) / count as f64 } else { uniform };
-            let (slot, probability) = self.selector.draw(fraction).ok_or(SampleError::NoMass)?;
+        let mut draws = Vec::with_capacity(points.len());
+        for &point in points {
+            let (slot, probability) = self.selector.draw(point).ok_or(SampleError::NoMass)?;
             let inserts = self.state.counters.inserts;
             let item = &mut self.state.items[slot as usize];
             debug_assert!(item.is_live(), "the selector knows live items only");
@@ -152,8 +160,25 @@ impl Table {
                 age_inserts: inserts - 1 - item.number,
             });
         }
-        self.state.counters.samples += count as u64;
+        self.state.counters.samples += points.len() as u64;
         Ok(draws)
+    }
+
+    /// Forgets items that nobody can use, such as those whose frames can't be unpacked, and says how many were there.
+    /// Takes time in proportion to the items of the same lane: it is not for every day.
+    pub fn remove(&mut self, keys: &[ItemKey]) -> u64 {
+        let mut removed = 0;
+        for &key in keys {
+            let Some(slot) = self.live_slot(key) else { continue };
+            let segment = self.state.items[slot as usize].segment;
+            self.state.lanes.segment_mut(segment).remove_item(slot);
+            self.vacate(slot);
+            removed += 1;
+        }
+        self.reclaim_unneeded();
+        self.apply_changes();
+        self.state.counters.removed_items += removed;
+        removed
     }
 
     /// Looks at an item, or `None` if it is no longer there.

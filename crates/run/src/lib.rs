@@ -11,6 +11,7 @@
 pub mod checkpoint;
 pub mod choices;
 pub mod directory;
+pub mod event;
 pub mod nearest;
 pub mod order;
 pub mod presets;

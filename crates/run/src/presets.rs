@@ -80,6 +80,8 @@ const CARTPOLE: &[(&str, &str)] = &[
     ("double", "true"),
     ("batch_size", "128"),
     ("samples_per_insert", "128"),
+    ("chunk_steps", "1"),
+    ("publish_every_updates", "10"),
     ("target_period_updates", "200"),
     ("capacity", "20000"),
     ("replay_bytes", "64MiB"),

@@ -79,8 +79,14 @@ settings! {
         device: Device = Device::Auto;
         /// Threads libtorch may use.
         torch_threads: usize = 1;
+        /// One thread of control, bit for bit repeatable, instead of a cluster of processes.
+        lockstep: bool = false;
+        /// Actor processes.
+        actors: u32 = 2;
         /// Environments that one actor steps side by side.
         lanes: u32 = 1;
+        /// Replay shards, each a process.
+        shards: u32 = 1;
         /// Frames between checkpoints.
         checkpoint_every_frames: Frames = Frames(1_000_000);
         /// How many of the newest checkpoints are kept, besides the best and the final one.
@@ -149,6 +155,10 @@ settings! {
         gradient_clamp: f64 = 1.0;
         /// Updates between copies of the online network to the target network (code: 10,000 agent steps).
         target_period_updates: Updates = Updates(2_500);
+        /// Updates between two publications of the weights to the actors (in lockstep they always act with the newest).
+        publish_every_updates: Updates = Updates(25);
+        /// Batches that are sampled and unpacked ahead of the update (none in lockstep).
+        prefetch_batches: usize = 2;
     }
     "Exploration" {
         /// Agent steps of uniformly random play at the start (code).
@@ -171,6 +181,8 @@ settings! {
         replay_bytes: Bytes = Bytes(2500 << 20);
         /// How frames are compressed: none, lz4 or zstd.
         frame_codec: Codec = Codec::Zstd;
+        /// Agent steps that an actor sends together (one in lockstep).
+        chunk_steps: u32 = 8;
         /// Transitions in the replay before the first update (code).
         min_size: Items = Items(50_000);
         /// Samples taken per transition inserted; the paper's update of 32 every 4 steps is 8.
@@ -228,6 +240,6 @@ mod tests {
     #[test]
     fn only_true_or_false_settings_are_switches() {
         let switches: Vec<_> = SETTINGS.iter().filter(|s| s.is_switch).map(|s| s.key).collect();
-        assert_eq!(switches, ["baselines", "life_loss_ends", "dueling", "double", "stratified"]);
+        assert_eq!(switches, ["lockstep", "baselines", "life_loss_ends", "dueling", "double", "stratified"]);
     }
 }

@@ -57,7 +57,12 @@ impl Settings {
         let counts = [
             ("frames", self.frames.0, u64::MAX),
             ("torch_threads", self.torch_threads as u64, 1024),
+            ("actors", self.actors.into(), 4096),
             ("lanes", self.lanes.into(), 4096),
+            ("shards", self.shards.into(), 256),
+            ("publish_every_updates", self.publish_every_updates.0, u64::MAX),
+            ("prefetch_batches", self.prefetch_batches as u64, 1024),
+            ("chunk_steps", self.chunk_steps.into(), 512),
             ("checkpoint_every_frames", self.checkpoint_every_frames.0, u64::MAX),
             ("checkpoints_kept", self.checkpoints_kept.into(), 1_000_000),
             ("evaluate_every_frames", self.evaluate_every_frames.0, u64::MAX),

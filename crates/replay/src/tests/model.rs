@@ -56,7 +56,8 @@ impl World {
                 self.writers[index] = LaneWriter::new(lane, 2);
             }
             14..17 => self.sample(),
-            17..19 => self.update(),
+            17 => self.update(),
+            18 => self.remove(),
             _ => {
                 let exponent = self.rng.random_range(0.0..1.5);
                 self.naive.options.priority_exponent = exponent;
@@ -106,6 +107,13 @@ impl World {
                 }
             }
         }
+    }
+
+    fn remove(&mut self) {
+        let number = (self.naive.items.len() as i64 + 1 - self.rng.random_range(0..20)).max(0) as usize;
+        let key = self.naive.key(number);
+        assert_eq!(self.table.remove(&[key]), self.naive.remove(number));
+        assert!(self.table.item(key).is_none());
     }
 
     fn update(&mut self) {

@@ -105,10 +105,21 @@ impl Naive {
                 self.counters.evicted += 1;
             }
         }
+        self.forget_unneeded();
+        Ok(())
+    }
+
+    pub fn remove(&mut self, number: usize) -> u64 {
+        let live = self.items.get_mut(number).is_some_and(|item| std::mem::replace(&mut item.live, false));
+        self.counters.removed_items += u64::from(live);
+        self.forget_unneeded();
+        u64::from(live)
+    }
+
+    fn forget_unneeded(&mut self) {
         while self.oldest < self.steps.len() && !self.is_needed(self.oldest) {
             self.oldest += 1;
         }
-        Ok(())
     }
 
     /// Frames of the state at a step, as indices into `steps`, oldest first; `None` if the

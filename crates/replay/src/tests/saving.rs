@@ -94,7 +94,7 @@ fn other_options_are_named() {
 
 #[test]
 fn another_file_is_foreign() {
-    for bytes in [&b""[..], b"short", b"quivrep\x02 of a later version"] {
+    for bytes in [&b""[..], b"short", b"quivrep\x01 of a later version"] {
         assert!(matches!(load(&options(), bytes), Err(LoadError::Foreign)));
     }
 }

@@ -1,0 +1,2 @@
+//! The gRPC shell around one replay shard.
+#![forbid(unsafe_code)]

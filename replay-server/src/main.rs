@@ -1,0 +1,4 @@
+//! One replay shard as a process.
+#![forbid(unsafe_code)]
+
+fn main() {}
