@@ -62,7 +62,7 @@ impl<'a> ItemView<'a> {
     }
 
     /// What was done, step by step: [`Self::length`] of them.
-    pub fn steps(&self) -> impl ExactSizeIterator<Item = Taken> + use<'a> {
+    pub fn steps(&self) -> impl ExactSizeIterator<Item = Taken> + Clone + use<'a> {
         let first = self.index(self.record.first);
         let steps = self.segment.steps.range(first..first + self.length());
         steps.map(|step| step.taken().expect("insert refuses items with a final observation inside"))
@@ -116,7 +116,7 @@ impl<'a> ItemView<'a> {
 
 /// Indices of a stack whose newest frame has index `newest`, frame 0 standing in for what lies
 /// before it.
-fn stack_at(newest: usize, stack: usize) -> impl ExactSizeIterator<Item = usize> {
+pub fn stack_at(newest: usize, stack: usize) -> impl ExactSizeIterator<Item = usize> {
     (0..stack).map(move |position| (newest + position + 1).saturating_sub(stack))
 }
 

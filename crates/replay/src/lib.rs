@@ -10,8 +10,8 @@
 //!
 //! The crate is pure: no files, sockets, clock, threads or random generator of its own. Saving and
 //! loading take any `Write` and `Read`, drawing takes any `Rng`, and no frame is ever decoded.
-//! [`codec`] and [`rate`] are here because writers and learners need the same code, not because
-//! the table uses them.
+//! [`codec`], [`rate`], [`control`] and [`spread`] are here because writers and learners need them beside a table,
+//! not because the table uses them.
 
 #![forbid(unsafe_code)]
 
@@ -33,11 +33,13 @@ mod check;
 mod save;
 
 pub mod codec;
+pub mod control;
 pub mod rate;
+pub mod spread;
 
 pub use chunk::{Chunk, InitialPriority, LaneKey, NewItem, Step, Taken, WeightsVersion};
 pub use insert::InsertError;
-pub use item::ItemView;
+pub use item::{ItemView, stack_at};
 pub use key::ItemKey;
 pub use options::{OptionsError, Sampler, TableOptions};
 pub use outcome::{Counters, Draw, Inserted, SampleError, Updated};

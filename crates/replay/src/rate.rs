@@ -74,6 +74,17 @@ impl RateLimiter {
         samples.saturating_add(self.batch) <= self.samples_allowed(inserts)
     }
 
+    /// How many more inserts are needed before one more batch may be drawn; 0 if it may be drawn now.
+    pub fn inserts_wanted(&self, inserts: u64, samples: u64) -> u64 {
+        if self.can_sample(inserts, samples) {
+            return 0;
+        }
+        let ratio = self.samples_per_insert.unwrap_or(1.0);
+        let owed = samples.saturating_add(self.batch) as f64 - self.slack;
+        let beyond = (owed.max(0.0) / ratio).ceil() as u64;
+        self.min_size.saturating_add(beyond).saturating_sub(inserts).max(1)
+    }
+
     /// Items that must be in before the first sample.
     pub fn min_size(&self) -> u64 {
         self.min_size

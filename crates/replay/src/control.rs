@@ -1,0 +1,296 @@
+//! Rate control over all shards, owned by the learner.
+//!
+//! Arithmetic only. What the shards count comes in ([`Control::heard`]), whether a batch may be drawn and how many
+//! inserts each shard may take comes out. Counters belong to one incarnation of a shard: one that comes back empty starts
+//! anew, and what its former life counted stays counted.
+//!
+//! **Filling.** Until the shards that can be reached hold `min_size` items nothing is drawn, at the start as after a
+//! loss. When they do, the ratio begins at that moment: neither the filling nor what happened before owes updates.
+//!
+//! **Running.** [`RateLimiter`] over inserts and samples since. Of the inserts allowed each shard gets its part, or all
+//! of them while they are few: which shard has writers is not known here, and a part held by one that has none would
+//! stall the others. So a shard may overdraw, by a bounded number, and the ratio is held by the real counts.
+
+use std::collections::VecDeque;
+
+use crate::rate::RateLimiter;
+
+/// Incarnations of a shard that are remembered. News are late by seconds; a shard does not start this often in that time.
+const FORMER_MAX: usize = 64;
+/// Inserts so few that every shard is granted all of them.
+const FEW_INSERTS: u64 = 64;
+
+/// What a shard says of itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Heard {
+    /// Which start of the shard.
+    pub incarnation: u32,
+    /// Items inserted since that start.
+    pub inserts: u64,
+    /// Agent steps stored since that start.
+    pub agent_steps: u64,
+    /// Items it holds.
+    pub items: u64,
+    /// What it weighs.
+    pub mass: f64,
+}
+
+/// How far a shard had counted, kept in a checkpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Mark {
+    /// Which start of the shard; 0 if it was never heard.
+    pub incarnation: u32,
+    /// Agent steps of that start that are counted already.
+    pub agent_steps: u64,
+}
+
+/// How many inserts a shard may have taken, by its own count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// Whose count is meant.
+    pub incarnation: u32,
+    /// In total.
+    pub inserts: u64,
+}
+
+/// Why no batch may be drawn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// These shards have not been heard yet.
+    Shards(Vec<usize>),
+    /// The replay is being filled.
+    Filling {
+        /// Items held by the shards that can be reached.
+        items: u64,
+        /// Items wanted.
+        min_size: u64,
+    },
+    /// The learner is ahead of the actors.
+    Inserts {
+        /// How many more are needed for a batch.
+        missing: u64,
+    },
+}
+
+impl Wait {
+    /// A word for it, from a small closed set.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Wait::Shards(_) => "shards",
+            Wait::Filling { .. } => "filling",
+            Wait::Inserts { .. } => "inserts",
+        }
+    }
+}
+
+impl std::fmt::Display for Wait {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Wait::Shards(shards) => {
+                let names: Vec<_> = shards.iter().map(ToString::to_string).collect();
+                write!(f, "replay shard {} to answer", names.join(", "))
+            }
+            Wait::Filling { items, min_size } => {
+                write!(f, "the replay to fill ({items} of {min_size} transitions)")
+            }
+            Wait::Inserts { missing } => write!(f, "actors: {missing} more transitions for the next batch"),
+        }
+    }
+}
+
+/// The state of the ratio.
+#[derive(Clone, Debug)]
+pub struct Control {
+    limiter: RateLimiter,
+    shards: Vec<Known>,
+    inserts: u64,
+    agent_steps: u64,
+    samples: u64,
+    /// Inserts and samples where the ratio began, while it holds. The former is counted back by `min_size` and may lie
+    /// before the first insert.
+    since: Option<(i128, u64)>,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    heard: Heard,
+    /// Ever, since this control was made.
+    met: bool,
+    present: bool,
+    /// Out of reach when the ratio began, and not heard since.
+    late: bool,
+    /// Incarnations before this one, the newest last: their late news are no news.
+    former: VecDeque<u32>,
+}
+
+impl Control {
+    /// Control over as many shards as there are marks. `agent_steps` and the marks are those of the checkpoint that the
+    /// run goes on from, or 0 and default.
+    pub fn new(limiter: RateLimiter, agent_steps: u64, marks: &[Mark]) -> Self {
+        let known = |mark: &Mark| Known {
+            heard: Heard {
+                incarnation: mark.incarnation,
+                inserts: 0,
+                agent_steps: mark.agent_steps,
+                items: 0,
+                mass: 0.0,
+            },
+            met: false,
+            present: false,
+            late: false,
+            former: VecDeque::new(),
+        };
+        let shards = marks.iter().map(known).collect();
+        Self { limiter, shards, inserts: 0, agent_steps, samples: 0, since: None }
+    }
+
+    /// Takes in what a shard said. Older news than what is known changes nothing.
+    pub fn heard(&mut self, shard: usize, news: Heard) {
+        let known = &mut self.shards[shard];
+        let was = known.heard;
+        let same = was.incarnation == news.incarnation;
+        let older = (news.inserts, news.agent_steps) < (was.inserts, was.agent_steps);
+        if known.former.contains(&news.incarnation) || (same && known.met && older) {
+            return;
+        }
+        if !same {
+            known.former.push_back(was.incarnation);
+            if known.former.len() > FORMER_MAX {
+                known.former.pop_front();
+            }
+        }
+        let counted = if same { was } else { Heard { inserts: 0, agent_steps: 0, ..was } };
+        let inserts = news.inserts.saturating_sub(counted.inserts);
+        self.inserts += inserts;
+        self.agent_steps += news.agent_steps.saturating_sub(counted.agent_steps);
+        if let (true, Some((began, _))) = (known.late, &mut self.since) {
+            // Taken before the ratio began, under what was granted for filling: owes no updates.
+            *began += i128::from(inserts);
+        }
+        (known.heard, known.met, known.present, known.late) = (news, true, true, false);
+        self.settle();
+    }
+
+    /// A shard does not answer.
+    pub fn lost(&mut self, shard: usize) {
+        self.shards[shard].present = false;
+        self.settle();
+    }
+
+    /// Counts samples drawn.
+    pub fn sampled(&mut self, count: u64) {
+        self.samples += count;
+    }
+
+    /// Whether a batch may be drawn now, or what for it has to wait.
+    pub fn can_sample(&self) -> Result<(), Wait> {
+        let strangers: Vec<usize> = (0..self.shards.len()).filter(|&shard| !self.shards[shard].met).collect();
+        if !strangers.is_empty() {
+            return Err(Wait::Shards(strangers));
+        }
+        let Some((inserts, samples)) = self.effective() else {
+            return Err(Wait::Filling { items: self.items(), min_size: self.limiter.min_size() });
+        };
+        if self.limiter.can_sample(inserts, samples) {
+            return Ok(());
+        }
+        Err(Wait::Inserts { missing: self.limiter.inserts_wanted(inserts, samples) })
+    }
+
+    /// How many inserts a shard may have taken in total. `None` for one that was not heard yet.
+    pub fn allowance(&self, shard: usize) -> Option<Allowance> {
+        let known = &self.shards[shard];
+        let room = self.room();
+        let each = (room / self.present().max(1)).max(room.min(FEW_INSERTS));
+        known.met.then(|| Allowance {
+            incarnation: known.heard.incarnation,
+            inserts: known.heard.inserts.saturating_add(each),
+        })
+    }
+
+    /// The count of inserts at which news of a shard is worth having, for whoever waits.
+    pub fn until_inserts(&self, shard: usize) -> u64 {
+        let missing = match self.can_sample() {
+            Err(Wait::Inserts { missing }) => missing,
+            Err(Wait::Filling { items, min_size }) => min_size.saturating_sub(items),
+            _ => 1,
+        };
+        let known = self.shards[shard].heard.inserts;
+        known.saturating_add((missing / self.present().max(1)).max(1))
+    }
+
+    /// What each shard weighs, 0 if it can't be reached.
+    pub fn masses(&self) -> crate::spread::Masses {
+        crate::spread::Masses::new(
+            self.shards.iter().map(|shard| if shard.present { shard.heard.mass } else { 0.0 }),
+        )
+    }
+
+    /// Items of all shards that can be reached.
+    pub fn items(&self) -> u64 {
+        self.shards.iter().filter(|shard| shard.present).map(|shard| shard.heard.items).sum()
+    }
+
+    /// Whether a shard answered when it was last asked.
+    pub fn is_present(&self, shard: usize) -> bool {
+        self.shards[shard].present
+    }
+
+    /// Agent steps of the whole run.
+    pub fn agent_steps(&self) -> u64 {
+        self.agent_steps
+    }
+
+    /// Samples drawn, and inserts counted, since this control was made.
+    pub fn totals(&self) -> (u64, u64) {
+        (self.samples, self.inserts)
+    }
+
+    /// Samples per insert since the ratio last began.
+    pub fn ratio(&self) -> Option<f64> {
+        let (inserts, samples) = self.effective()?;
+        let inserts = inserts.checked_sub(self.limiter.min_size()).filter(|&inserts| inserts > 0)?;
+        Some(samples as f64 / inserts as f64)
+    }
+
+    /// How far every shard has counted.
+    pub fn marks(&self) -> Vec<Mark> {
+        let mark = |shard: &Known| Mark {
+            incarnation: shard.heard.incarnation,
+            agent_steps: shard.heard.agent_steps,
+        };
+        self.shards.iter().map(mark).collect()
+    }
+
+    fn present(&self) -> u64 {
+        self.shards.iter().filter(|shard| shard.present).count() as u64
+    }
+
+    /// Begins the ratio when there is enough, and ends it when there is not.
+    fn settle(&mut self) {
+        let enough = self.items() >= self.limiter.min_size() && self.shards.iter().all(|shard| shard.met);
+        self.since = match self.since {
+            Some(since) if enough => Some(since),
+            None if enough => {
+                self.shards.iter_mut().for_each(|shard| shard.late = !shard.present);
+                Some((i128::from(self.inserts) - i128::from(self.limiter.min_size()), self.samples))
+            }
+            _ => None,
+        };
+    }
+
+    /// Inserts and samples as the limiter counts them.
+    fn effective(&self) -> Option<(u64, u64)> {
+        let (inserts, samples) = self.since?;
+        Some(((i128::from(self.inserts) - inserts) as u64, self.samples - samples))
+    }
+
+    /// Inserts that all shards together may take from here.
+    fn room(&self) -> u64 {
+        match self.effective() {
+            Some((inserts, samples)) => self.limiter.inserts_allowed(samples).saturating_sub(inserts),
+            // A little more than missing, so that actors are not held up at the moment when the ratio begins.
+            None => self.limiter.inserts_allowed(0).saturating_sub(self.items()),
+        }
+    }
+}

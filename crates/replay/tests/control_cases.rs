@@ -1,0 +1,92 @@
+//! Small stories about rate control, most of them the smallest form of what the model found.
+
+use replay::control::{Control, Heard, Mark, Wait};
+use replay::rate::RateLimiter;
+
+fn control(shards: usize, min_size: u64) -> Control {
+    let limiter = RateLimiter::new(Some(8.0), min_size, 32, None).unwrap();
+    Control::new(limiter, 0, &vec![Mark::default(); shards])
+}
+
+/// A shard that has inserted so many, none of them gone yet, one agent step for each.
+fn news(incarnation: u32, inserts: u64) -> Heard {
+    Heard { incarnation, inserts, agent_steps: inserts, items: inserts, mass: inserts as f64 }
+}
+
+fn samples_until_it_waits(control: &mut Control) -> u64 {
+    let mut samples = 0;
+    while control.can_sample().is_ok() {
+        control.sampled(32);
+        samples += 32;
+    }
+    samples
+}
+
+#[test]
+fn late_news_of_a_former_life_change_nothing() {
+    let mut control = control(1, 100);
+    control.heard(0, news(1, 40));
+    control.heard(0, news(2, 10));
+    control.heard(0, news(1, 40));
+    assert_eq!(control.agent_steps(), 50);
+    assert_eq!(control.items(), 10);
+    control.heard(0, news(2, 10));
+    assert_eq!(control.agent_steps(), 50);
+    assert_eq!(control.totals(), (0, 50));
+}
+
+#[test]
+fn late_news_with_fewer_steps_and_the_same_inserts_count_no_step_twice() {
+    let mut control = control(1, 100);
+    let steps = |agent_steps| Heard { agent_steps, ..news(1, 10) };
+    control.heard(0, steps(15));
+    control.heard(0, steps(12));
+    control.heard(0, steps(15));
+    assert_eq!(control.agent_steps(), 15);
+    assert_eq!(control.marks(), [Mark { incarnation: 1, agent_steps: 15 }]);
+}
+
+/// A shard is cut off while the replay fills, takes what it was granted then, and comes back when the ratio holds.
+#[test]
+fn what_a_shard_out_of_reach_took_while_the_replay_filled_owes_no_updates() {
+    let mut control = control(2, 10_000);
+    control.heard(0, news(1, 0));
+    control.heard(1, news(1, 0));
+    let granted = control.allowance(1).unwrap().inserts;
+    assert!((5_000..5_010).contains(&granted));
+    control.lost(1);
+    control.heard(0, news(1, 10_000));
+    control.heard(1, news(1, granted));
+    // At most half an insert's worth and half a batch, which is the slack, and one more batch for rounding.
+    let samples = samples_until_it_waits(&mut control);
+    assert!(samples <= 20 + 32, "{samples} samples at once");
+}
+
+#[test]
+fn without_a_ratio_only_filling_holds_the_learner_and_nothing_the_actors() {
+    let limiter = RateLimiter::new(None, 100, 32, None).unwrap();
+    let mut control = Control::new(limiter, 0, &[Mark::default(); 2]);
+    control.heard(0, news(1, 50));
+    assert_eq!(control.can_sample(), Err(Wait::Shards(vec![1])));
+    control.heard(1, news(1, 49));
+    assert_eq!(control.can_sample(), Err(Wait::Filling { items: 99, min_size: 100 }));
+    control.heard(1, news(1, 50));
+    control.sampled(1 << 40);
+    assert_eq!(control.can_sample(), Ok(()));
+    assert!([0, 1].iter().all(|&shard| control.allowance(shard).unwrap().inserts > 1 << 60));
+}
+
+#[test]
+fn a_learner_that_goes_on_counts_only_what_came_after_its_marks() {
+    let limiter = RateLimiter::new(Some(8.0), 100, 32, None).unwrap();
+    let marks = [Mark { incarnation: 3, agent_steps: 500 }, Mark { incarnation: 5, agent_steps: 400 }];
+    let mut control = Control::new(limiter, 1_000, &marks);
+    assert_eq!(control.marks(), marks);
+    assert_eq!(control.allowance(0), None);
+    // The first goes on, the second began anew meanwhile.
+    control.heard(0, news(3, 520));
+    control.heard(1, news(6, 30));
+    assert_eq!(control.agent_steps(), 1_050);
+    // The ratio begins here, whatever was inserted before.
+    assert!(samples_until_it_waits(&mut control) <= 20);
+}
