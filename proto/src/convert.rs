@@ -43,8 +43,8 @@ pub enum Invalid {
 
 impl Invalid {
     /// A number outside its range.
-    pub fn range(what: &'static str, value: impl ToString, range: impl ToString) -> Self {
-        Invalid::Range { what, value: value.to_string(), range: range.to_string() }
+    pub fn range(what: &'static str, value: impl std::fmt::Display, range: impl Into<String>) -> Self {
+        Invalid::Range { what, value: format!("{value}"), range: range.into() }
     }
 }
 
@@ -109,7 +109,7 @@ pub fn chunk(chunk: v1::Chunk, actions: u16) -> Result<Chunk, Invalid> {
     within("items", chunk.items.len(), 0, CHUNK_ITEMS_MAX)?;
     let lane = lane(chunk.lane.ok_or(Invalid::Missing("lane"))?);
     let numbers = chunk.first_step..;
-    let steps = numbers.zip(chunk.steps).map(|(number, new)| step(number, new, actions));
+    let steps = numbers.zip(chunk.steps).map(|(number, new)| step(number, &new, actions));
     let steps = steps.collect::<Result<_, _>>()?;
     let items = chunk.items.into_iter().map(new_item).collect::<Result<_, _>>()?;
     Ok(Chunk { lane, sequence: chunk.sequence, first_step: chunk.first_step, steps, items })
@@ -140,7 +140,7 @@ pub fn chunk_message(chunk: Chunk) -> v1::Chunk {
     }
 }
 
-fn step(number: u64, step: v1::Step, actions: u16) -> Result<Step, Invalid> {
+fn step(number: u64, step: &v1::Step, actions: u16) -> Result<Step, Invalid> {
     if crc32c::crc32c(&step.frame) != step.frame_crc32c {
         return Err(Invalid::Checksum { step: number });
     }

@@ -1,2 +1,15 @@
 //! Clients of replay shards and learner, and what every server has.
 #![forbid(unsafe_code)]
+
+mod accept;
+mod connection;
+
+pub mod address;
+pub mod backoff;
+pub mod channel;
+pub mod edge;
+pub mod serve;
+
+pub mod membership;
+pub mod shard;
+pub mod writer;

@@ -1,0 +1,128 @@
+//! Where a server is.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// The longest path of a socket, in bytes: what the system's `sockaddr_un` holds, less its final zero.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// Where a server listens, or where it is to be found.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// A socket in the file system: one machine, and only whoever may open the file.
+    Unix(PathBuf),
+    /// Host and port. The host may be a name, which is resolved anew for every connection.
+    Tcp(String),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Tcp(authority) => write!(f, "http://{authority}"),
+        }
+    }
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return match path.len() {
+                0 => Err(AddressError::NoPath),
+                bytes if bytes > SOCKET_PATH_BYTES_MAX => Err(AddressError::LongPath { bytes }),
+                _ => Ok(Address::Unix(path.into())),
+            };
+        }
+        let authority = match text.split_once("://") {
+            Some(("http", rest)) => rest.strip_suffix('/').unwrap_or(rest),
+            Some((scheme, _)) => return Err(AddressError::Scheme(scheme.to_owned())),
+            None => text,
+        };
+        let (host, port) = authority.rsplit_once(':').ok_or(AddressError::NoPort(text.to_owned()))?;
+        port.parse::<u16>().map_err(|_| AddressError::Port(port.to_owned()))?;
+        if !is_host(host) {
+            return Err(AddressError::Host(host.to_owned()));
+        }
+        Ok(Address::Tcp(authority.to_owned()))
+    }
+}
+
+/// A name, an IPv4 address, or an IPv6 address in brackets.
+fn is_host(host: &str) -> bool {
+    match host.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']').is_some_and(|ip| ip.parse::<std::net::Ipv6Addr>().is_ok()),
+        None => {
+            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+            !host.is_empty() && host.bytes().all(allowed)
+        }
+    }
+}
+
+/// Why a text is no address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// `unix:` and nothing more.
+    #[error("no path after unix:, write unix:/path/of/socket")]
+    NoPath,
+    /// More than the system takes.
+    #[error(
+        "the path of a socket may have {SOCKET_PATH_BYTES_MAX} bytes, this one has {bytes}; choose a shorter one"
+    )]
+    LongPath {
+        /// Length of the path.
+        bytes: usize,
+    },
+    /// Not http or unix.
+    #[error("unknown scheme {0:?}, write unix:/path, http://host:port or host:port")]
+    Scheme(String),
+    /// A host alone.
+    #[error("no port in {0:?}, write unix:/path, http://host:port or host:port")]
+    NoPort(String),
+    /// Not a port.
+    #[error("port {0:?} is not a number from 0 to 65535")]
+    Port(String),
+    /// Not a host.
+    #[error("host {0:?} is neither a name nor an IP address (IPv6 goes in brackets)")]
+    Host(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_read_and_written() {
+        let check = |text: &str, expected: &str| {
+            let address: Address = text.parse().unwrap();
+            assert_eq!(address.to_string(), expected);
+            assert_eq!(expected.parse(), Ok(address));
+        };
+        check("unix:/run/shard.sock", "unix:/run/shard.sock");
+        check("http://learner:7000", "http://learner:7000");
+        check("http://learner:7000/", "http://learner:7000");
+        check("shard-3.shards.default.svc:7777", "http://shard-3.shards.default.svc:7777");
+        check("127.0.0.1:0", "http://127.0.0.1:0");
+        check("[::1]:7777", "http://[::1]:7777");
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_address_is_named() {
+        let check = |text: &str, part: &str| {
+            let error = text.parse::<Address>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        };
+        check("unix:", "no path");
+        check(&format!("unix:/{}", "x".repeat(107)), "has 108");
+        check("https://learner:7000", "unknown scheme \"https\"");
+        check("learner", "no port");
+        check("learner:http", "port \"http\"");
+        check("learner:70000", "port \"70000\"");
+        check(":7000", "host \"\"");
+        check("::1:7000", "host \"::1\"");
+        check("http://user@host:1", "host \"user@host\"");
+        check("http://host:1/path", "port \"1/path\"");
+    }
+}

@@ -1,0 +1,268 @@
+//! A connection as a server accepts it, with what it may cost before it has said anything sensible.
+//!
+//! HTTP/2 begins with 24 known bytes. Whoever sends others is not a client of ours and is cut off at the first wrong
+//! byte; whoever sends nothing is cut off after a while. So port scanners, browsers and silent connections hold a
+//! place among the connections for seconds, and never reach the HTTP/2 machinery.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use prometheus::{IntCounter, IntGauge};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::{Sleep, sleep};
+use tonic::transport::server::{Connected, TcpConnectInfo};
+
+use crate::edge::Edge;
+
+/// What every HTTP/2 client says first.
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// How long it may take to say it. Clients do so at once; this leaves room for a network in trouble.
+const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Either kind of socket.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// Calls a method of whichever socket it is.
+macro_rules! either {
+    ($socket:expr, $method:ident $(, $argument:expr)*) => {
+        match $socket.get_mut() {
+            Socket::Tcp(stream) => Pin::new(stream).$method($($argument),*),
+            Socket::Unix(stream) => Pin::new(stream).$method($($argument),*),
+        }
+    };
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        either!(self, poll_read, cx, buf)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        either!(self, poll_write, cx, buf)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        either!(self, poll_write_vectored, cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self, poll_flush, cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self, poll_shutdown, cx)
+    }
+}
+
+/// Counts of connections that were cut off here.
+#[derive(Clone)]
+pub(crate) struct CutOff {
+    pub silent: IntCounter,
+    pub not_http2: IntCounter,
+}
+
+/// An accepted connection.
+pub(crate) struct Connection {
+    socket: Socket,
+    /// The preface is still to come, in part or whole.
+    opening: Option<Opening>,
+    /// Resolves when the server has no more patience with connections; `None` after that.
+    dropped: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// Its place among the connections.
+    _place: OwnedSemaphorePermit,
+    open: IntGauge,
+}
+
+struct Opening {
+    bytes_read: usize,
+    deadline: Pin<Box<Sleep>>,
+    cut_off: CutOff,
+}
+
+impl Connection {
+    /// `dropped` becomes true when all connections are to end.
+    pub fn new(
+        socket: Socket,
+        place: OwnedSemaphorePermit,
+        mut dropped: watch::Receiver<bool>,
+        edge: &Edge,
+    ) -> Self {
+        edge.connections.inc();
+        let deadline = Box::pin(sleep(PREFACE_TIMEOUT));
+        let opening = Some(Opening { bytes_read: 0, deadline, cut_off: edge.cut_off.clone() });
+        let wait = async move { drop(dropped.wait_for(|&dropped| dropped).await) };
+        Self { socket, opening, dropped: Some(Box::pin(wait)), _place: place, open: edge.connections.clone() }
+    }
+
+    fn is_dropped(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.dropped.as_mut().is_some_and(|dropped| dropped.as_mut().poll(cx).is_ready()) {
+            self.dropped = None;
+        }
+        self.dropped.is_none()
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.open.dec();
+    }
+}
+
+impl Opening {
+    /// Checks what was read. Says whether the preface is complete.
+    fn check(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        let expected = &PREFACE[self.bytes_read..];
+        let count = bytes.len().min(expected.len());
+        if bytes[..count] != expected[..count] {
+            self.cut_off.not_http2.inc();
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer does not speak HTTP/2"));
+        }
+        self.bytes_read += count;
+        Ok(self.bytes_read == PREFACE.len())
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.is_dropped(cx) {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        let Some(opening) = &mut this.opening else {
+            return Pin::new(&mut this.socket).poll_read(cx, buf);
+        };
+        if opening.deadline.as_mut().poll(cx).is_ready() {
+            opening.cut_off.silent.inc();
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut this.socket).poll_read(cx, buf))?;
+        if opening.check(&buf.filled()[before..])? {
+            this.opening = None;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().socket).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().socket).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_shutdown(cx)
+    }
+}
+
+/// Handlers see the peer's address, if it has one.
+impl Connected for Connection {
+    type ConnectInfo = TcpConnectInfo;
+
+    fn connect_info(&self) -> TcpConnectInfo {
+        match &self.socket {
+            Socket::Tcp(stream) => stream.connect_info(),
+            Socket::Unix(_) => TcpConnectInfo { local_addr: None, remote_addr: None },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prometheus::Registry;
+    use std::sync::Arc;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::Semaphore;
+
+    /// A connection, its peer, its counts, and what drops it.
+    async fn connected() -> (Connection, UnixStream, Edge, watch::Sender<bool>) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let edge = Edge::register(&Registry::new()).unwrap();
+        let place = Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
+        let (drop_all, dropped) = watch::channel(false);
+        (Connection::new(Socket::Unix(ours), place, dropped, &edge), theirs, edge, drop_all)
+    }
+
+    async fn read_all(connection: &mut Connection, count: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; count];
+        connection.read_exact(&mut bytes).await.map(|_| bytes)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_says_nothing_or_half_a_word_is_cut_off() {
+        for word in [&b""[..], b"PRI * HTTP"] {
+            let (mut connection, mut peer, edge, _keep) = connected().await;
+            peer.write_all(word).await.unwrap();
+            let error = read_all(&mut connection, PREFACE.len()).await.unwrap_err();
+            assert_eq!((error.kind(), edge.cut_off.silent.get()), (io::ErrorKind::TimedOut, 1));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_preface_in_parts_passes_and_nobody_asks_again() {
+        let (mut connection, mut peer, edge, _keep) = connected().await;
+        for part in [&PREFACE[..3], &PREFACE[3..20], &PREFACE[20..]] {
+            peer.write_all(part).await.unwrap();
+            assert_eq!(read_all(&mut connection, part.len()).await.unwrap(), part);
+        }
+        sleep(PREFACE_TIMEOUT * 10).await;
+        peer.write_all(b"anything").await.unwrap();
+        assert_eq!(read_all(&mut connection, 8).await.unwrap(), b"anything");
+        assert_eq!(edge.cut_off.silent.get() + edge.cut_off.not_http2.get(), 0);
+    }
+
+    #[tokio::test]
+    async fn the_first_wrong_byte_is_the_last() {
+        let (mut connection, mut peer, edge, _keep) = connected().await;
+        peer.write_all(b"PRI * HTTP/1").await.unwrap();
+        let error = read_all(&mut connection, 12).await.unwrap_err();
+        assert_eq!((error.kind(), edge.cut_off.not_http2.get()), (io::ErrorKind::InvalidData, 1));
+    }
+
+    #[tokio::test]
+    async fn a_dropped_connection_ends_and_gives_its_place_back() {
+        let (mut connection, _peer, edge, drop_all) = connected().await;
+        drop_all.send_replace(true);
+        for _ in 0..2 {
+            let error = read_all(&mut connection, 1).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
+        }
+        assert_eq!(edge.connections.get(), 1);
+        drop(connection);
+        assert_eq!(edge.connections.get(), 0);
+    }
+}
