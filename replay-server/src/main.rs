@@ -1,4 +1,35 @@
-//! One replay shard as a process.
+//! One replay shard as a process: parse, start the log, serve, drain. `service.rs` has the wire, `shard.rs` what it
+//! decides, the crate `replay` the data structure.
 #![forbid(unsafe_code)]
 
-fn main() {}
+use clap::Parser;
+use prometheus::Registry;
+use replay_server::{Args, Config, Server};
+use telemetry::Health;
+use tokio::runtime;
+use tracing::info;
+
+/// Threads for the wire. Encoding and decoding are memory copies, so a few threads fill a network, and the rest of the
+/// machine is for others.
+const THREADS_MAX: usize = 8;
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let config = Config::try_from(&args)?;
+    telemetry::init(&args.telemetry)?;
+    if args.lifeline {
+        telemetry::lifeline();
+    }
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+    runtime.block_on(serve(&args, &config))
+}
+
+async fn serve(args: &Args, config: &Config) -> anyhow::Result<()> {
+    let (registry, health) = (Registry::new(), Health::new());
+    let server = Server::bind(config, &registry).await?;
+    info!(id = config.identity.id, incarnation = config.identity.incarnation, address = %server.address(), "shard starts");
+    let name = format!("shard {}", config.identity.id);
+    telemetry::serve(&args.telemetry, &name, registry, health.clone()).await?;
+    server.run(&health, telemetry::terminated()).await
+}

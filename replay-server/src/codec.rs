@@ -1,0 +1,253 @@
+//! Counts what a message holds before memory is taken for it.
+//!
+//! An empty step takes two bytes on the wire and a hundred in memory, so a message within its size could still make
+//! the process take fifty times as much, before anyone can look at it. A walk over the fields, without decoding them,
+//! costs next to nothing (a frame is one step of it) and says how many elements there will be.
+
+use std::marker::PhantomData;
+
+use bytes::Buf;
+use proto::limits::{CHUNK_ITEMS_MAX, CHUNK_STEPS_MAX, UPDATES_MAX};
+use proto::{Invalid, v1};
+use tonic::Status;
+use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
+use tonic_prost::ProstCodec;
+
+use crate::metrics::Metrics;
+use crate::refusal::Refusal;
+
+/// A request whose lists are counted first.
+pub(crate) trait Counted {
+    /// Whether the message has lists of allowed lengths. What else may be wrong with it is found when it is decoded.
+    fn count(message: &[u8]) -> Result<(), Refusal>;
+}
+
+impl Counted for v1::InsertRequest {
+    fn count(message: &[u8]) -> Result<(), Refusal> {
+        const CHUNK: u64 = 2;
+        const STEPS: u64 = 4;
+        const ITEMS: u64 = 5;
+        // A chunk that comes in parts is put together, so all parts count.
+        let (mut steps, mut items) = (0, 0);
+        for field in Fields(message) {
+            let (CHUNK, Some(chunk)) = field? else { continue };
+            for field in Fields(chunk) {
+                let (number, _) = field?;
+                steps += usize::from(number == STEPS);
+                items += usize::from(number == ITEMS);
+            }
+        }
+        at_most("steps", steps, CHUNK_STEPS_MAX)?;
+        at_most("items", items, CHUNK_ITEMS_MAX)
+    }
+}
+
+impl Counted for v1::UpdatePrioritiesRequest {
+    fn count(message: &[u8]) -> Result<(), Refusal> {
+        const UPDATES: u64 = 3;
+        const REMOVE: u64 = 4;
+        let (mut updates, mut remove) = (0, 0);
+        for field in Fields(message) {
+            let (number, _) = field?;
+            updates += usize::from(number == UPDATES);
+            remove += usize::from(number == REMOVE);
+        }
+        at_most("updates", updates, UPDATES_MAX)?;
+        at_most("remove", remove, UPDATES_MAX)
+    }
+}
+
+/// Points are as large in memory as on the wire.
+impl Counted for v1::SampleRequest {
+    fn count(_: &[u8]) -> Result<(), Refusal> {
+        Ok(())
+    }
+}
+
+/// No lists.
+impl Counted for v1::GrantRequest {
+    fn count(_: &[u8]) -> Result<(), Refusal> {
+        Ok(())
+    }
+}
+
+/// No lists.
+impl Counted for v1::InfoRequest {
+    fn count(_: &[u8]) -> Result<(), Refusal> {
+        Ok(())
+    }
+}
+
+fn at_most(what: &'static str, count: usize, most: usize) -> Result<(), Refusal> {
+    if count > most {
+        return Err(Invalid::range(what, count, format!("at most {most}")).into());
+    }
+    Ok(())
+}
+
+/// The fields of a message: the number of each, and its content if it is one that has a length. Ends at the first thing
+/// that is no field; the groups of old are not.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<(u64, Option<&'a [u8]>), Refusal>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let field = self.field().ok_or(Refusal::Malformed);
+        if field.is_err() {
+            self.0 = &[];
+        }
+        Some(field)
+    }
+}
+
+impl<'a> Fields<'a> {
+    fn field(&mut self) -> Option<(u64, Option<&'a [u8]>)> {
+        let tag = self.varint()?;
+        let content = match tag & 7 {
+            0 => self.varint().map(|_| None)?,
+            1 => self.take(8).map(|_| None)?,
+            2 => {
+                let length = usize::try_from(self.varint()?).ok()?;
+                Some(self.take(length)?)
+            }
+            5 => self.take(4).map(|_| None)?,
+            _ => return None,
+        };
+        Some((tag >> 3, content))
+    }
+
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+}
+
+/// The usual codec, with requests counted before they are decoded.
+pub(crate) struct Counting<T, U> {
+    metrics: Metrics,
+    types: PhantomData<(T, U)>,
+}
+
+impl<T, U> Counting<T, U> {
+    pub fn new(metrics: Metrics) -> Self {
+        Self { metrics, types: PhantomData }
+    }
+}
+
+impl<T, U> Codec for Counting<T, U>
+where
+    T: Send + 'static,
+    U: Counted + Send + 'static,
+    ProstCodec<T, U>: Codec<Encode = T, Decode = U>,
+{
+    type Encode = T;
+    type Decode = U;
+    type Encoder = <ProstCodec<T, U> as Codec>::Encoder;
+    type Decoder = CountingDecoder<<ProstCodec<T, U> as Codec>::Decoder>;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        ProstCodec::default().encoder()
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        CountingDecoder { inner: ProstCodec::default().decoder(), metrics: self.metrics.clone() }
+    }
+}
+
+pub(crate) struct CountingDecoder<D> {
+    inner: D,
+    metrics: Metrics,
+}
+
+impl<D> Decoder for CountingDecoder<D>
+where
+    D: Decoder<Error = Status>,
+    D::Item: Counted,
+{
+    type Item = D::Item;
+    type Error = Status;
+
+    fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<D::Item>, Status> {
+        // The buffer is in one piece and holds the whole message.
+        debug_assert_eq!(source.chunk().len(), source.remaining());
+        if let Err(refusal) = D::Item::count(source.chunk()) {
+            self.metrics.refused(&refusal);
+            return Err(refusal.status());
+        }
+        self.inner.decode(source)
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        self.inner.buffer_settings()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A field with a length.
+    fn field(number: u8, content: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![number << 3 | 2];
+        let mut length = content.len();
+        while length >= 0x80 {
+            bytes.push(length as u8 | 0x80);
+            length >>= 7;
+        }
+        bytes.push(length as u8);
+        bytes.extend_from_slice(content);
+        bytes
+    }
+
+    #[test]
+    fn empty_steps_are_counted_over_all_parts_of_a_chunk() {
+        let steps = |count: usize| field(2, &field(4, &[]).repeat(count));
+        let count = |message: &[u8]| v1::InsertRequest::count(message);
+        assert_eq!(count(&steps(1024)), Ok(()));
+        let refused = count(&[steps(1024), steps(1)].concat()).unwrap_err();
+        assert_eq!(refused.to_string(), "steps is 1025, must be at most 1024");
+        assert!(count(&field(2, &field(5, &[]).repeat(2000))).is_err());
+    }
+
+    #[test]
+    fn what_lies_inside_of_a_frame_or_beside_a_list_does_not_count() {
+        let frame = field(1, &field(4, &[]).repeat(5000));
+        assert_eq!(v1::InsertRequest::count(&field(2, &field(4, &frame))), Ok(()));
+        // A varint, eight bytes, four bytes, then an update.
+        let others = [0x10, 0xff, 0x01, 0x29, 0, 0, 0, 0, 0, 0, 0, 0, 0x35, 0, 0, 0, 0];
+        let message = [&others[..], &field(3, &[])].concat();
+        assert_eq!(v1::UpdatePrioritiesRequest::count(&message), Ok(()));
+        assert_eq!(Fields(&message).count(), 4);
+    }
+
+    #[test]
+    fn what_is_no_field_is_refused() {
+        let check = |message: &[u8]| {
+            assert_eq!(v1::UpdatePrioritiesRequest::count(message), Err(Refusal::Malformed), "{message:?}");
+        };
+        // Behind a group one could hide anything.
+        check(&[0x0b, 0x0c]);
+        check(&field(1, b"cut off")[..5]);
+        check(&[0xff; 11]);
+        check(&[0x0a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]);
+        check(&[0x09, 1, 2]);
+    }
+}

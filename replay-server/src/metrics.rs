@@ -1,0 +1,194 @@
+//! What the shard exports. `docs/metrics.md` says what each one means and what a bad value looks like.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use prometheus::core::Collector;
+use prometheus::{
+    Counter, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+};
+use tokio::time::Instant;
+
+use crate::refusal::{Reason, Refusal};
+use crate::shard::Standing;
+
+/// From 10 µs, a chunk of a few steps, to about 0.7 s, a batch of thousands on a busy machine.
+const SECONDS_FIRST: f64 = 1e-5;
+const SECONDS_FACTOR: f64 = 3.0;
+const SECONDS_BUCKETS: usize = 11;
+/// Log lines about the same matter come no more often than this, however many callers it concerns.
+const LOG_PERIOD: Duration = Duration::from_secs(10);
+
+/// All of them. Clones share the figures.
+#[derive(Clone)]
+pub struct Metrics {
+    items: IntGauge,
+    capacity: IntGauge,
+    mass: Gauge,
+    frame_bytes_used: IntGauge,
+    inserts: IntCounter,
+    inserts_allowed: IntGauge,
+    agent_steps: IntCounter,
+    samples: IntCounter,
+    chunks_stored: IntCounter,
+    chunks_duplicate: IntCounter,
+    chunks_lost: IntCounter,
+    pub(crate) chunks_refused: IntCounter,
+    updates_applied: IntCounter,
+    updates_stale: IntCounter,
+    items_removed: IntCounter,
+    evictions_capacity: IntCounter,
+    evictions_bytes: IntCounter,
+    items_without_frames: IntCounter,
+    pub(crate) writers_connected: IntGauge,
+    pub(crate) writers_waiting: IntGauge,
+    pub(crate) writer_wait_seconds: Counter,
+    pub(crate) sample_seconds: Histogram,
+    pub(crate) insert_seconds: Histogram,
+    pub(crate) mailbox_depth: IntGauge,
+    refused: IntCounterVec,
+    pub(crate) refusals_logged: Seldom,
+    pub(crate) waits_logged: Seldom,
+}
+
+impl Metrics {
+    /// Registers all of them, each with every value of its label.
+    pub fn register(registry: &Registry) -> prometheus::Result<Self> {
+        let make = Maker(registry);
+        let chunks = make.counters("replay_chunks_total", "Chunks by what became of them", "result")?;
+        let updates = make.counters(
+            "replay_priority_updates_total",
+            "Priority updates by what became of them",
+            "result",
+        )?;
+        let evictions =
+            make.counters("replay_evictions_total", "Items that made room, by what for", "cause")?;
+        let refused =
+            make.counters("replay_requests_refused_total", "Calls and streams refused, by why", "reason")?;
+        for reason in Reason::ALL {
+            refused.with_label_values(&[reason.name()]);
+        }
+        let chunk = |result| chunks.with_label_values(&[result]);
+        let update = |result| updates.with_label_values(&[result]);
+        let eviction = |cause| evictions.with_label_values(&[cause]);
+        Ok(Self {
+            items: make.gauge("replay_items", "Transitions that can be drawn")?,
+            capacity: make.gauge("replay_capacity", "Transitions that there can be")?,
+            mass: make
+                .add(Gauge::new("replay_mass", "Sum of all weights, or number of items if uniform")?)?,
+            frame_bytes_used: make.gauge("replay_frame_bytes_used", "Bytes of packed frames stored")?,
+            inserts: make.counter("replay_inserts_total", "Transitions stored")?,
+            inserts_allowed: make
+                .gauge("replay_inserts_allowed", "Inserts that the learner has granted in total")?,
+            agent_steps: make.counter("replay_agent_steps_total", "Steps stored that have an action")?,
+            samples: make.counter("replay_samples_total", "Transitions drawn")?,
+            chunks_stored: chunk("stored"),
+            chunks_duplicate: chunk("duplicate"),
+            chunks_lost: chunk("lost"),
+            chunks_refused: chunk("refused"),
+            updates_applied: update("applied"),
+            updates_stale: update("stale"),
+            items_removed: update("removed"),
+            evictions_capacity: eviction("capacity"),
+            evictions_bytes: eviction("bytes"),
+            items_without_frames: make.counter(
+                "replay_items_without_frames_total",
+                "Items dropped because frames they need were gone",
+            )?,
+            writers_connected: make.gauge("replay_writers_connected", "Insert streams that are open")?,
+            writers_waiting: make
+                .gauge("replay_writers_waiting", "Insert streams that wait for the learner")?,
+            writer_wait_seconds: make.add(Counter::new(
+                "replay_writer_wait_seconds_total",
+                "Time that insert streams have waited",
+            )?)?,
+            sample_seconds: make
+                .seconds("replay_sample_seconds", "Time to draw what one request asks for")?,
+            insert_seconds: make.seconds("replay_insert_seconds", "Time to store one chunk")?,
+            mailbox_depth: make.gauge("replay_mailbox_depth", "Requests that wait for the shard's thread")?,
+            refused,
+            refusals_logged: Seldom::default(),
+            waits_logged: Seldom::default(),
+        })
+    }
+
+    /// Takes over where the shard stands. Only the shard's thread calls this, once for each job.
+    pub(crate) fn observe(&self, standing: &Standing) {
+        let counters = &standing.counters;
+        self.items.set(standing.items as i64);
+        self.capacity.set(standing.capacity as i64);
+        self.mass.set(standing.mass);
+        self.frame_bytes_used.set(standing.frame_bytes_used as i64);
+        self.inserts_allowed.set(i64::try_from(standing.inserts_allowed).unwrap_or(i64::MAX));
+        for (counter, total) in [
+            (&self.inserts, counters.inserts),
+            (&self.agent_steps, counters.actions),
+            (&self.samples, counters.samples),
+            (&self.chunks_stored, counters.chunks),
+            (&self.chunks_duplicate, counters.duplicate_chunks),
+            (&self.chunks_lost, counters.lost_chunks),
+            (&self.updates_applied, counters.updates),
+            (&self.updates_stale, counters.stale_updates),
+            (&self.items_removed, counters.removed_items),
+            (&self.evictions_capacity, counters.evicted),
+            (&self.evictions_bytes, counters.reclaimed_items),
+            (&self.items_without_frames, counters.items_without_frames),
+        ] {
+            // The table's totals only grow, and nobody else counts here.
+            counter.inc_by(total.saturating_sub(counter.get()));
+        }
+    }
+
+    /// Counts a refusal.
+    pub(crate) fn refused(&self, refusal: &Refusal) {
+        if let Some(reason) = refusal.reason() {
+            self.refused.with_label_values(&[reason.name()]).inc();
+            if self.refusals_logged.now() {
+                tracing::warn!(reason = reason.name(), "refused a caller: {refusal}");
+            }
+        }
+    }
+}
+
+/// Makes and registers.
+struct Maker<'a>(&'a Registry);
+
+impl Maker<'_> {
+    fn add<C: Collector + Clone + 'static>(&self, metric: C) -> prometheus::Result<C> {
+        self.0.register(Box::new(metric.clone()))?;
+        Ok(metric)
+    }
+
+    fn gauge(&self, name: &str, help: &str) -> prometheus::Result<IntGauge> {
+        self.add(IntGauge::new(name, help)?)
+    }
+
+    fn counter(&self, name: &str, help: &str) -> prometheus::Result<IntCounter> {
+        self.add(IntCounter::new(name, help)?)
+    }
+
+    fn counters(&self, name: &str, help: &str, label: &str) -> prometheus::Result<IntCounterVec> {
+        self.add(IntCounterVec::new(Opts::new(name, help), &[label])?)
+    }
+
+    fn seconds(&self, name: &str, help: &str) -> prometheus::Result<Histogram> {
+        let buckets = prometheus::exponential_buckets(SECONDS_FIRST, SECONDS_FACTOR, SECONDS_BUCKETS)?;
+        self.add(Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets))?)
+    }
+}
+
+/// Keeps a log readable when a thousand callers have the same to say.
+#[derive(Clone, Default)]
+pub(crate) struct Seldom(Arc<Mutex<Option<Instant>>>);
+
+impl Seldom {
+    /// Whether to log now.
+    pub fn now(&self) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = last.is_none_or(|last| last.elapsed() >= LOG_PERIOD);
+        if due {
+            *last = Some(Instant::now());
+        }
+        due
+    }
+}

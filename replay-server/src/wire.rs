@@ -1,0 +1,122 @@
+//! Which bytes reach which call.
+//!
+//! This stands in for the server that is generated from the `.proto` file, for two reasons: every call has a limit of
+//! its own on the size of a message, and messages are counted before they are decoded ([`Counting`]).
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use proto::limits::{INSERT_BYTES_MAX, POINTS_MAX, SAMPLE_BYTES_MAX, UPDATES_MAX};
+use proto::v1::replay_server::{Replay, SERVICE_NAME};
+use tonic::body::Body;
+use tonic::codec::Codec;
+use tonic::codegen::{Service, http};
+use tonic::server::{Grpc, NamedService};
+use tonic::{Request, Response, Status};
+
+use crate::codec::{Counted, Counting};
+use crate::service::ReplayService;
+
+/// Bytes of a request without lists: a run's name, a table.
+const SMALL_BYTES_MAX: usize = 4 << 10;
+/// Bytes of a request for samples: its points, and the rest.
+const POINTS_BYTES_MAX: usize = POINTS_MAX * 9 + SMALL_BYTES_MAX;
+/// Bytes of new priorities and removals: 40 and 30 at most for each, and the rest.
+const UPDATES_BYTES_MAX: usize = UPDATES_MAX * (40 + 30) + SMALL_BYTES_MAX;
+
+/// The service, ready to be added to a server's routes.
+#[derive(Clone)]
+pub struct Wire(pub(crate) Arc<ReplayService>);
+
+impl NamedService for Wire {
+    const NAME: &'static str = SERVICE_NAME;
+}
+
+impl Service<http::Request<Body>> for Wire {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let service = self.0.clone();
+        Box::pin(async move { Ok(route(service, request).await) })
+    }
+}
+
+async fn route(service: Arc<ReplayService>, request: http::Request<Body>) -> http::Response<Body> {
+    let path = request.uri().path();
+    let Some(method) = path.strip_prefix('/').and_then(|path| path.strip_prefix(SERVICE_NAME)) else {
+        return unknown();
+    };
+    // Each call of the service, on a clone of it, as what the library calls a service.
+    macro_rules! call {
+        ($method:ident) => {
+            Call(move |request| {
+                let service = service.clone();
+                async move { service.$method(request).await }
+            })
+        };
+    }
+    match method {
+        "/Insert" => {
+            let mut grpc = grpc(&service, INSERT_BYTES_MAX, SMALL_BYTES_MAX);
+            grpc.streaming(call!(insert), request).await
+        }
+        "/Sample" => {
+            let mut grpc = grpc(&service, POINTS_BYTES_MAX, SAMPLE_BYTES_MAX);
+            grpc.streaming(call!(sample), request).await
+        }
+        "/UpdatePriorities" => {
+            let mut grpc = grpc(&service, UPDATES_BYTES_MAX, SMALL_BYTES_MAX);
+            grpc.unary(call!(update_priorities), request).await
+        }
+        "/Grant" => grpc(&service, SMALL_BYTES_MAX, SMALL_BYTES_MAX).unary(call!(grant), request).await,
+        "/Info" => grpc(&service, SMALL_BYTES_MAX, SMALL_BYTES_MAX).unary(call!(info), request).await,
+        _ => unknown(),
+    }
+}
+
+fn unknown() -> http::Response<Body> {
+    Status::unimplemented("this shard has no such call, ask its reflection service").into_http()
+}
+
+/// Encodes and decodes within bounds. Nothing is compressed: frames are packed already, and what is never unpacked
+/// can't be a bomb.
+fn grpc<T, U: Counted>(
+    service: &ReplayService,
+    request_bytes_max: usize,
+    reply_bytes_max: usize,
+) -> Grpc<Counting<T, U>>
+where
+    Counting<T, U>: Codec<Encode = T, Decode = U>,
+{
+    let codec = Counting::new(service.metrics().clone());
+    Grpc::new(codec).apply_max_message_size_config(Some(request_bytes_max), Some(reply_bytes_max))
+}
+
+/// A function as a service.
+struct Call<F>(F);
+
+impl<F, M, T, Answer> Service<Request<M>> for Call<F>
+where
+    F: FnMut(Request<M>) -> Answer,
+    Answer: Future<Output = Result<Response<T>, Status>>,
+{
+    type Response = Response<T>;
+    type Error = Status;
+    type Future = Answer;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<M>) -> Answer {
+        (self.0)(request)
+    }
+}

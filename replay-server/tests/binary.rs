@@ -1,0 +1,162 @@
+//! The real binary: how it starts, what it shows, how it ends, and how much memory strangers can make it take.
+
+mod common;
+
+use std::time::Duration;
+
+use common::process::Process;
+use common::raw_http2::Raw;
+use common::*;
+use proto::{limits, v1};
+use tonic::Code;
+
+/// Any port.
+const LOOPBACK: Option<&str> = Some("127.0.0.1:0");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_shows_its_health_and_its_metrics_and_ends_when_asked() {
+    let mut process = Process::start(None, &["--id", "blue"]);
+    let waiting = "waiting for the learner to say what this shard holds\n";
+    until(async || process.page("/healthz").1 == waiting).await;
+    let (head, _) = process.page("/healthz");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+
+    let mut client = client(&process.address);
+    let info = state(&mut client).await.shard.unwrap();
+    assert_eq!(info.id, "blue");
+    assert_ne!(info.incarnation, 0);
+    client.grant(grant(1, allowance(info.incarnation, 100))).await.unwrap();
+    until(async || process.page("/healthz").1 == "ok\n").await;
+    let mut writing = Writing::open(&mut client, hello(0, 1)).await;
+    writing.write(chunk(0, 1, 0, 0)).await;
+    assert_eq!(process.metric("replay_items"), 3.0);
+    assert_eq!(process.metric("replay_capacity"), 1000.0);
+    assert_eq!(process.metric("replay_writers_connected"), 1.0);
+    assert_eq!(process.metric("replay_insert_seconds_count"), 1.0);
+    assert_eq!(process.metric("rpc_connections"), 1.0);
+    assert!(process.metric("process_resident_memory_bytes") > 1e6);
+
+    process.terminate();
+    assert_status(&writing.refusal().await, Code::Unavailable, "the shard is stopping: come back");
+    assert!(process.ended().success(), "{}", process.log());
+    assert!(process.log().contains("stopped, all requests ended"), "{}", process.log());
+    assert!(!process.directory.path().join("s.sock").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_one_leaves_a_socket_that_its_successor_takes_over() {
+    let mut process = Process::start(None, &[]);
+    let before = state(&mut client(&process.address)).await.shard.unwrap();
+    process.child.kill().unwrap();
+    process.ended();
+    let listen = process.address.to_string();
+    let successor = Process::start(Some(&listen), &["--id", &before.id]);
+    let after = state(&mut client(&successor.address)).await.shard.unwrap();
+    assert_eq!(after.id, before.id);
+    assert_ne!(after.incarnation, before.incarnation);
+
+    // But nobody takes it from one that lives.
+    let binary = env!("CARGO_BIN_EXE_quiver-replay-server");
+    let rival = std::process::Command::new(binary).args(["--listen", &listen]).output().unwrap();
+    assert!(!rival.status.success());
+    let said = String::from_utf8(rival.stderr).unwrap();
+    assert!(said.contains("in use: another process answers there"), "{said}");
+    state(&mut client(&successor.address)).await;
+}
+
+#[test]
+fn it_dies_with_whoever_holds_its_lifeline() {
+    let mut process = Process::start(None, &[]);
+    drop(process.child.stdin.take());
+    assert!(process.ended().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_silent_connections_take_little_and_disturb_nobody() {
+    rpc::serve::raise_file_limit();
+    let process = Process::start(LOOPBACK, &[]);
+    let mut client = client(&process.address);
+    let incarnation = state(&mut client).await.shard.unwrap().incarnation;
+    client.grant(grant(1, allowance(incarnation, 1_000_000))).await.unwrap();
+    let mut writing = Writing::open(&mut client, hello(0, 1)).await;
+    let mut sampling = Sampling::open(&mut client).await;
+    writing.write(chunk(0, 1, 0, 0)).await;
+    let before = process.memory("VmRSS");
+
+    let mut silent = Vec::new();
+    for number in 0..1000 {
+        let mut raw = Raw::connect(&process.address).await;
+        // Half of them at least say that they speak HTTP/2.
+        if number % 2 == 0 {
+            raw.greet().await;
+        }
+        silent.push(raw);
+        if number % 10 == 0 {
+            assert_eq!(writing.write(chunk(0, 1, 0, 1 + number / 10)).await.items, 4);
+            assert_eq!(sampling.ask(sample(1, vec![0.5; 32])).await.unwrap().items.len(), 32);
+        }
+    }
+    until(async || process.metric("rpc_connections") >= 501.0).await;
+    let taken = process.memory("VmRSS").saturating_sub(before);
+    println!("{} bytes for each of 1,000 silent connections", taken / 1000);
+    assert!(taken < 64 << 20, "{taken} bytes");
+    // Those who never said a word are sent away after a while.
+    let sent_away = "rpc_connections_refused_total{reason=\"silent\"}";
+    until(async || process.metric(sent_away) == 500.0).await;
+    assert_eq!(writing.write(chunk(0, 1, 0, 101)).await.items, 4);
+    drop(silent);
+    until(async || process.metric("rpc_connections") == 1.0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_that_are_large_or_blow_up_take_little_memory() {
+    let process = Process::start(LOOPBACK, &[]);
+    let mut client = client(&process.address);
+    let incarnation = state(&mut client).await.shard.unwrap().incarnation;
+    client.grant(grant(1, allowance(incarnation, 1_000_000))).await.unwrap();
+    let before = process.memory("VmHWM");
+
+    // Declared as 2 GB, with a beginning.
+    let mut raw = Raw::connect(&process.address).await;
+    raw.greet().await;
+    raw.call(1, "/quiver.v1.Replay/Insert").await;
+    raw.data(1, b"\x00\x7f\xff\xff\xff and so on").await;
+    let too_large = "rpc_messages_refused_total{reason=\"too_large\"}";
+    until(async || process.metric(too_large) == 1.0).await;
+    for _ in 0..10 {
+        let mut large = chunk(0, 1, 0, 0);
+        large.steps[0].frame = vec![1; limits::INSERT_BYTES_MAX].into();
+        let writing = Writing::open(&mut client, hello(0, 1)).await;
+        writing.send(large).await;
+        assert_status(&writing.refusal().await, Code::ResourceExhausted, "larger than this server takes");
+    }
+    assert_eq!(process.metric(too_large), 11.0);
+    // A million empty steps are two megabytes on the wire, and a hundred in memory.
+    let writing = Writing::open(&mut client, hello(0, 1)).await;
+    writing.send(v1::Chunk { steps: vec![v1::Step::default(); 1_000_000], ..chunk(0, 1, 0, 0) }).await;
+    assert_status(&writing.refusal().await, Code::InvalidArgument, "steps is 1000000, must be at most 1024");
+    let updates = vec![v1::PriorityUpdate::default(); 2_000_000];
+    let status = client.update_priorities(update(1, updates)).await.unwrap_err();
+    assert_status(&status, Code::InvalidArgument, "updates is 2000000, must be at most 65536");
+
+    let taken = process.memory("VmHWM") - before;
+    println!("{taken} bytes at most");
+    assert!(taken < 48 << 20, "{taken} bytes");
+    let mut writing = Writing::open(&mut client, hello(0, 1)).await;
+    assert_eq!(writing.write(chunk(0, 1, 0, 0)).await.items, 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_stops_in_time_though_a_stranger_holds_on() {
+    let mut process = Process::start(LOOPBACK, &[]);
+    // A request that never ends.
+    let mut raw = Raw::connect(&process.address).await;
+    raw.greet().await;
+    raw.call(1, "/quiver.v1.Replay/Grant").await;
+    raw.data(1, b"\x00\x00\x00\x00\x09half").await;
+    until(async || process.metric("rpc_connections") == 1.0).await;
+    process.terminate();
+    assert!(process.ended().success());
+    assert!(process.log().contains("connections were cut off after"), "{}", process.log());
+    tokio::time::timeout(Duration::from_secs(60), raw.closed()).await.unwrap();
+}

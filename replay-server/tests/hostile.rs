@@ -1,0 +1,453 @@
+//! Broken and hostile clients: each is refused with the right status and counted, and nobody else notices.
+
+mod common;
+
+use std::future::poll_fn;
+
+use common::raw_codec::send_raw;
+use common::raw_http2::Raw;
+use common::*;
+use proto::v1::insert_request::Message;
+use proto::v1::new_item::Priority;
+use proto::v1::replay_client::ReplayClient;
+use proto::{limits, v1};
+use tokio::io::AsyncWriteExt;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::codegen::{Service, http};
+use tonic::transport::Channel;
+use tonic::{Code, Request, Status};
+
+/// Makes something wrong.
+type Spoil<T> = fn(&mut T);
+
+/// A shard with some contents, a good writer in the middle of its work, and how it all stood before.
+struct Victim {
+    running: Running,
+    client: ReplayClient<Channel>,
+    writing: Writing,
+    before: v1::InfoReply,
+}
+
+impl Victim {
+    async fn new() -> Self {
+        let running = Running::granted(1000).await;
+        let mut client = running.client();
+        let mut writing = Writing::open(&mut client, hello(0, 1)).await;
+        writing.write(chunk(0, 1, 0, 0)).await;
+        let before = state(&mut client).await;
+        Self { running, client, writing, before }
+    }
+
+    /// A chunk that would be taken if nothing were wrong with it.
+    fn chunk() -> v1::Chunk {
+        chunk(1, 1, 0, 0)
+    }
+
+    /// Sends one chunk on a stream of its own, which is refused.
+    async fn refuses(&mut self, chunk: v1::Chunk) -> Status {
+        let writing = Writing::open(&mut self.client, hello(1, 1)).await;
+        writing.send(chunk).await;
+        writing.refusal().await
+    }
+
+    async fn refuses_spoilt(&mut self, code: Code, part: &str, spoil: impl FnOnce(&mut v1::Chunk)) {
+        let mut chunk = Self::chunk();
+        spoil(&mut chunk);
+        let status = self.refuses(chunk).await;
+        assert_status(&status, code, part);
+    }
+
+    /// Nothing has changed, and the good writer and a learner go on.
+    async fn goes_on_as_before(mut self) {
+        assert_eq!(state(&mut self.client).await, self.before);
+        assert_eq!(self.writing.write(chunk(0, 1, 0, 1)).await.items, 4);
+        let mut sampling = Sampling::open(&mut self.client).await;
+        assert_eq!(sampling.ask(sample(1, vec![0.5; 8])).await.unwrap().items.len(), 8);
+        assert_eq!(self.running.metric("replay_writers_waiting"), 0.0);
+        self.running.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_is_too_large_is_refused() {
+    let mut victim = Victim::new().await;
+    let large = |chunk: &mut v1::Chunk| chunk.steps[0].frame = vec![1; limits::INSERT_BYTES_MAX].into();
+    victim.refuses_spoilt(Code::ResourceExhausted, "larger than this server takes", large).await;
+    let run = "x".repeat(8 << 10);
+    let caller = Some(v1::Caller { run, ..proto::caller(RUN) });
+    let status = victim.client.grant(v1::GrantRequest { caller, ..grant(1, None) }).await.unwrap_err();
+    assert_status(&status, Code::ResourceExhausted, "larger than this server takes");
+    let mut sampling = Sampling::open(&mut victim.client).await;
+    let status = sampling.ask(sample(1, vec![0.5; 100_000])).await.unwrap_err();
+    assert_status(&status, Code::ResourceExhausted, "larger than this server takes");
+    assert_eq!(victim.running.messages_refused("too_large"), 3.0);
+    victim.goes_on_as_before().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn frames_of_another_shape_are_refused() {
+    let mut victim = Victim::new().await;
+    let hellos: [(Spoil<v1::InsertHello>, &str); 4] = [
+        (|hello| hello.codec = "zstd".into(), "writer's codec is zstd, the table's none"),
+        (|hello| hello.codec = "gzip".into(), "unknown codec \"gzip\""),
+        (|hello| hello.frame_bytes = 7056, "writer's frame_bytes is 7056, the table's 64"),
+        (|hello| hello.stack = 1, "writer's stack is 1, the table's 4"),
+    ];
+    for (spoil, part) in hellos {
+        let mut hello = hello(1, 1);
+        spoil(&mut hello);
+        let writing = Writing::open(&mut victim.client, hello).await;
+        assert_status(&writing.refusal().await, Code::InvalidArgument, part);
+    }
+    let resized = |bytes: usize| {
+        move |chunk: &mut v1::Chunk| {
+            chunk.steps[1].frame = vec![0; bytes].into();
+            chunk.steps[1].frame_crc32c = crc32c(&chunk.steps[1].frame);
+        }
+    };
+    let part = "frame of step 1 has 200 bytes";
+    victim.refuses_spoilt(Code::InvalidArgument, part, resized(200)).await;
+    victim.refuses_spoilt(Code::InvalidArgument, "frame of step 1 has 0 bytes", resized(0)).await;
+    assert_eq!(victim.running.refused("invalid"), 6.0);
+    victim.goes_on_as_before().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn steps_and_items_that_cannot_be_are_refused() {
+    let mut victim = Victim::new().await;
+    fn taken(chunk: &mut v1::Chunk, change: Spoil<v1::Taken>) {
+        change(chunk.steps[0].taken.as_mut().unwrap());
+    }
+    let spoils: [(&str, Spoil<v1::Chunk>); 23] = [
+        ("action is 4, must be below 4", |chunk| taken(chunk, |taken| taken.action = 4)),
+        ("action is 4294967295", |chunk| taken(chunk, |taken| taken.action = u32::MAX)),
+        ("reward is NaN", |chunk| taken(chunk, |taken| taken.reward = f32::NAN)),
+        ("log_probability is inf", |chunk| taken(chunk, |taken| taken.log_probability = f32::INFINITY)),
+        ("weights is missing", |chunk| taken(chunk, |taken| taken.weights = None)),
+        ("lane is missing", |chunk| chunk.lane = None),
+        ("chunk of actor 0 incarnation 1", |chunk| chunk.lane.as_mut().unwrap().actor = 0),
+        ("chunk of actor 1 incarnation 2", |chunk| chunk.lane.as_mut().unwrap().incarnation = 2),
+        ("frame of step 0 is damaged", |chunk| chunk.steps[0].frame_crc32c ^= 1),
+        ("steps is 0", |chunk| chunk.steps.clear()),
+        ("steps is 1025", |chunk| chunk.steps = vec![v1::Step::default(); 1025]),
+        ("items is 1025", |chunk| chunk.items = vec![v1::NewItem::default(); 1025]),
+        ("is too large", |chunk| chunk.sequence = u64::MAX),
+        ("is too large", |chunk| (chunk.sequence, chunk.first_step) = (1, u64::MAX)),
+        ("must go on at 0", |chunk| chunk.first_step = 1),
+        ("length is 0", |chunk| chunk.items[0].length = 0),
+        ("length is 256", |chunk| chunk.items[0].length = 256),
+        ("must end before step 4", |chunk| chunk.items[0].length = 200),
+        ("must end before step 4", |chunk| chunk.items[2].first = u64::MAX),
+        ("send items in order", |chunk| chunk.items[2].first = 0),
+        ("priority is missing", |chunk| chunk.items[0].priority = None),
+        ("largest is false", |chunk| chunk.items[0].priority = Some(Priority::Largest(false))),
+        ("cannot follow", |chunk| chunk.steps[1].starts_episode = true),
+    ];
+    for (part, spoil) in spoils {
+        victim.refuses_spoilt(Code::InvalidArgument, part, spoil).await;
+    }
+    for priority in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0] {
+        let spoil = |chunk: &mut v1::Chunk| chunk.items[2].priority = Some(Priority::Of(priority));
+        victim.refuses_spoilt(Code::InvalidArgument, "must be finite and at least 0", spoil).await;
+    }
+    let refused = spoils.len() as f64 + 4.0;
+    assert_eq!(victim.running.refused("invalid"), refused);
+    // Two had too many elements to be looked at as chunks.
+    assert_eq!(victim.running.metric("replay_chunks_total{result=\"refused\"}"), refused - 2.0);
+    victim.goes_on_as_before().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_has_one_hello_and_it_comes_first() {
+    let mut victim = Victim::new().await;
+    let message = |message| v1::InsertRequest { message };
+    let first_messages = [
+        vec![message(Some(Message::Chunk(Victim::chunk())))],
+        vec![message(None)],
+        vec![message(Some(Message::Hello(hello(1, 1)))), message(Some(Message::Hello(hello(1, 1))))],
+    ];
+    let open = async |client: &mut ReplayClient<Channel>, messages| {
+        let (requests, stream) = tokio::sync::mpsc::channel(2);
+        for message in messages {
+            requests.send(message).await.unwrap();
+        }
+        let replies = client.insert(ReceiverStream::new(stream)).await.unwrap().into_inner();
+        Writing { requests, replies }
+    };
+    // Nothing is ever said on these.
+    let silent = open(&mut victim.client, vec![]).await;
+    let mut silent_sampling = Sampling::open(&mut victim.client).await;
+    for messages in first_messages {
+        let writing = open(&mut victim.client, messages).await;
+        assert_status(&writing.refusal().await, Code::InvalidArgument, "first message must be the hello");
+    }
+    assert_status(&silent.refusal().await, Code::InvalidArgument, "nothing was said for 10s");
+    let status = patiently(silent_sampling.replies.message()).await.unwrap_err();
+    assert_status(&status, Code::InvalidArgument, "nothing was said for 10s");
+    assert_eq!(victim.running.refused("invalid"), 5.0);
+    victim.goes_on_as_before().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_bad_priority_refuses_the_whole_update() {
+    let mut victim = Victim::new().await;
+    let mut sampling = Sampling::open(&mut victim.client).await;
+    let drawn = sampling.ask(sample(1, vec![0.1, 0.5])).await.unwrap().items;
+    victim.before = state(&mut victim.client).await;
+    let good = v1::PriorityUpdate { key: drawn[0].key, priority: 50.0 };
+    for priority in [f64::NAN, f64::INFINITY, -0.1] {
+        let mut request = update(1, vec![good, v1::PriorityUpdate { key: drawn[1].key, priority }]);
+        request.remove = vec![drawn[1].key.unwrap()];
+        let status = victim.client.update_priorities(request).await.unwrap_err();
+        assert_status(&status, Code::InvalidArgument, "must be finite and at least 0");
+        let request = v1::UpdatePrioritiesRequest { largest_priority: priority, ..update(1, vec![good]) };
+        let status = victim.client.update_priorities(request).await.unwrap_err();
+        assert_status(&status, Code::InvalidArgument, "must be finite and at least 0");
+    }
+    let without_key = v1::PriorityUpdate { key: None, priority: 1.0 };
+    let status = victim.client.update_priorities(update(1, vec![good, without_key])).await.unwrap_err();
+    assert_status(&status, Code::InvalidArgument, "key is missing");
+    assert_eq!(victim.running.refused("invalid"), 7.0);
+    victim.goes_on_as_before().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn absurd_counts_and_points_are_refused() {
+    let mut victim = Victim::new().await;
+    let points = [
+        (vec![0.5; limits::POINTS_MAX + 1], "points is 16385"),
+        (vec![0.5, 1.0], "point is 1"),
+        (vec![-0.1], "point is -0.1"),
+        (vec![f64::NAN], "point is NaN"),
+        (vec![f64::INFINITY], "point is inf"),
+    ];
+    for (points, part) in points {
+        let mut sampling = Sampling::open(&mut victim.client).await;
+        let status = sampling.ask(sample(1, points)).await.unwrap_err();
+        assert_status(&status, Code::InvalidArgument, part);
+    }
+    let many = update(1, vec![v1::PriorityUpdate::default(); limits::UPDATES_MAX + 1]);
+    let status = victim.client.update_priorities(many).await.unwrap_err();
+    assert_status(&status, Code::InvalidArgument, "updates is 65537");
+    let remove = vec![v1::ItemKey::default(); limits::UPDATES_MAX + 1];
+    let many = v1::UpdatePrioritiesRequest { remove, ..update(1, vec![]) };
+    let status = victim.client.update_priorities(many).await.unwrap_err();
+    assert_status(&status, Code::InvalidArgument, "remove is 65537");
+    let long = v1::GrantRequest { wait_milliseconds: 10_001, ..grant(1, None) };
+    let status = victim.client.grant(long).await.unwrap_err();
+    assert_status(&status, Code::InvalidArgument, "wait_milliseconds is 10001");
+    assert_eq!(victim.running.refused("invalid"), 8.0);
+    victim.goes_on_as_before().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_beyond_all_bounds_is_refused_and_a_sound_one_is_taken_after_it() {
+    let running = Running::start().await;
+    let mut client = running.client();
+    let before = state(&mut client).await;
+    let tables: [(Spoil<v1::Table>, Code, &str); 12] = [
+        (|table| table.capacity = u64::MAX, Code::ResourceExhausted, "raise its --bytes-limit"),
+        (|table| table.bytes_max = u64::MAX, Code::ResourceExhausted, "raise its --bytes-limit"),
+        (|table| table.bytes_max = 1 << 31, Code::ResourceExhausted, "this shard to 1073741824"),
+        (|table| table.capacity = 4 << 20, Code::ResourceExhausted, "raise its --bytes-limit"),
+        (|table| table.capacity = 0, Code::InvalidArgument, "capacity"),
+        (|table| table.bytes_max = 0, Code::InvalidArgument, "bytes_max"),
+        (|table| table.stack = u32::MAX, Code::InvalidArgument, "stack"),
+        (|table| table.frame_bytes = 0, Code::InvalidArgument, "frame_bytes"),
+        (|table| table.frame_bytes = u32::MAX, Code::InvalidArgument, "frame_bytes"),
+        (|table| table.actions = 70_000, Code::InvalidArgument, "actions is 70000"),
+        (|table| table.priority_exponent = f64::NAN, Code::InvalidArgument, "priority_exponent"),
+        (|table| table.codec = "\n".into(), Code::InvalidArgument, "unknown codec"),
+    ];
+    for (spoil, code, part) in tables {
+        let mut table = table();
+        spoil(&mut table);
+        let request = v1::GrantRequest { table: Some(table), ..grant(1, allowance(7, 10)) };
+        assert_status(&client.grant(request).await.unwrap_err(), code, part);
+    }
+    let none = v1::GrantRequest { table: None, ..grant(1, allowance(7, 10)) };
+    assert_status(&client.grant(none).await.unwrap_err(), Code::InvalidArgument, "table is missing");
+    assert_eq!(state(&mut client).await, before);
+    assert_eq!((running.refused("limit"), running.refused("invalid")), (4.0, 9.0));
+    client.grant(grant(1, None)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_protocol_and_another_run_are_refused_everywhere() {
+    let mut victim = Victim::new().await;
+    let callers = [
+        (
+            Some(v1::Caller { protocol: 2, run: RUN.into() }),
+            Code::FailedPrecondition,
+            "the caller 2: run the same version",
+        ),
+        (
+            Some(proto::caller("run-2")),
+            Code::FailedPrecondition,
+            "belongs to run \"run-1\", the caller to run \"run-2\"",
+        ),
+        (Some(proto::caller("")), Code::InvalidArgument, "run is missing"),
+        (Some(proto::caller(&"x".repeat(300))), Code::InvalidArgument, "length of run is 300"),
+        (None, Code::InvalidArgument, "caller is missing"),
+    ];
+    for (caller, code, part) in callers {
+        let caller = || caller.clone();
+        let hello = v1::InsertHello { caller: caller(), ..hello(1, 1) };
+        let writing = Writing::open(&mut victim.client, hello).await;
+        assert_status(&writing.refusal().await, code, part);
+        let mut sampling = Sampling::open(&mut victim.client).await;
+        let request = v1::SampleRequest { caller: caller(), ..sample(9, vec![0.5]) };
+        assert_status(&sampling.ask(request).await.unwrap_err(), code, part);
+        let request = v1::UpdatePrioritiesRequest { caller: caller(), ..update(9, vec![]) };
+        assert_status(&victim.client.update_priorities(request).await.unwrap_err(), code, part);
+        let request = v1::GrantRequest { caller: caller(), finished: true, ..grant(9, allowance(7, 0)) };
+        assert_status(&victim.client.grant(request).await.unwrap_err(), code, part);
+    }
+    for (reason, count) in [("protocol", 4.0), ("run", 4.0), ("invalid", 12.0)] {
+        assert_eq!(victim.running.refused(reason), count, "{reason}");
+    }
+    // Nor is a stranger's incarnation remembered.
+    victim.goes_on_as_before().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn garbage_instead_of_messages_is_refused() {
+    let victim = Victim::new().await;
+    let address = victim.running.address.clone();
+    for (method, streams) in
+        [("Insert", true), ("Sample", true), ("UpdatePriorities", false), ("Grant", false)]
+    {
+        // A length beyond the end, a varint without end, a wrong type for field 1, a group, no UTF-8.
+        for garbage in
+            [&b"\x0a\xff\xff"[..], &[0xff; 40], b"\x08\x01\x09", b"\x0b\x0c\x0a", b"\x0a\x04\x12\x02\xff\xfe"]
+        {
+            let status = send_raw(&address, method, streams, garbage).await;
+            assert_status(&status, Code::InvalidArgument, "");
+        }
+    }
+    let counted = victim.running.messages_refused("malformed") + victim.running.refused("invalid");
+    assert_eq!(counted, 20.0);
+    assert_status(&send_raw(&address, "Explode", false, b"").await, Code::Unimplemented, "no such call");
+    victim.goes_on_as_before().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn compressed_messages_are_refused_unread() {
+    let mut victim = Victim::new().await;
+    // Said in the headers, as clients do.
+    let mut request = Request::new(v1::InfoRequest {});
+    request.metadata_mut().insert("grpc-encoding", "gzip".parse().unwrap());
+    let status = victim.client.info(request).await.unwrap_err();
+    assert_status(&status, Code::Unimplemented, "compressed messages are not taken");
+    // Only in the message's flag.
+    let body = tonic::body::Body::new("\u{1}\0\0\0\u{2}xx".to_owned());
+    let path = "http://shard/quiver.v1.Replay/Info";
+    let request = http::Request::post(path).header("content-type", "application/grpc").body(body).unwrap();
+    let mut channel = rpc::channel::channel(&victim.running.address);
+    poll_fn(|cx| channel.poll_ready(cx)).await.unwrap();
+    let response = channel.call(request).await.unwrap();
+    let status = Status::from_header_map(response.headers()).unwrap();
+    assert_status(&status, Code::Unimplemented, "compressed messages are not taken");
+    // In a stream.
+    let mut raw = Raw::connect(&victim.running.address).await;
+    raw.greet().await;
+    raw.call(1, "/quiver.v1.Replay/Insert").await;
+    raw.data(1, b"\x01\x00\x00\x00\x02xx").await;
+    until(async || victim.running.messages_refused("compressed") == 3.0).await;
+    victim.goes_on_as_before().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_does_not_speak_http2_is_cut_off() {
+    let victim = Victim::new().await;
+    let cut_off = "rpc_connections_refused_total{reason=\"not_http2\"}";
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 5000], b"PRI * HTTP/2.0\r\n\r\nXX", &[0x16, 3, 1]] {
+        let mut raw = Raw::connect(&victim.running.address).await;
+        raw.stream.write_all(garbage).await.unwrap();
+        patiently(raw.closed()).await;
+    }
+    assert_eq!(victim.running.metric(cut_off), 4.0);
+    // The right beginning and nonsense after it.
+    let mut raw = Raw::connect(&victim.running.address).await;
+    raw.greet().await;
+    raw.stream.write_all(&[0x77; 3000]).await.unwrap();
+    patiently(raw.closed()).await;
+    until(async || victim.running.metric("rpc_connections") == 1.0).await;
+    victim.goes_on_as_before().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_that_vanishes_while_its_chunk_waits_leaves_nothing_behind() {
+    let mut victim = Victim::new().await;
+    victim.client.grant(grant(1, allowance(7, 3))).await.unwrap();
+    let mut others = Vec::new();
+    for actor in 1..=10 {
+        let mut client = victim.running.client();
+        let writing = Writing::open(&mut client, hello(actor, 1)).await;
+        writing.send(chunk(actor, 1, 0, 0)).await;
+        others.push((client, writing));
+    }
+    until(async || victim.running.metric("replay_writers_waiting") == 10.0).await;
+    drop(others);
+    until(async || victim.running.metric("replay_writers_connected") == 1.0).await;
+    assert_eq!(victim.running.metric("replay_writers_waiting"), 0.0);
+    victim.client.grant(grant(1, allowance(7, 1000))).await.unwrap();
+    victim.goes_on_as_before().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_stops_half_way_leaves_nothing_behind() {
+    let victim = Victim::new().await;
+    let connected = async |count: f64| {
+        until(async || victim.running.metric("replay_writers_connected") == count).await;
+    };
+    let half = b"\x00\x00\x00\x10\x00half of a message";
+    // Taken back, and cut off with its connection.
+    for reset in [true, false] {
+        let mut raw = Raw::connect(&victim.running.address).await;
+        raw.greet().await;
+        raw.call(1, "/quiver.v1.Replay/Insert").await;
+        raw.data(1, half).await;
+        connected(2.0).await;
+        if reset {
+            raw.reset(1).await;
+            connected(1.0).await;
+        }
+        drop(raw);
+        connected(1.0).await;
+    }
+    // Half a request that is no stream.
+    let mut raw = Raw::connect(&victim.running.address).await;
+    raw.greet().await;
+    raw.call(1, "/quiver.v1.Replay/Grant").await;
+    raw.data(1, &half[..7]).await;
+    drop(raw);
+    until(async || victim.running.metric("rpc_connections") == 1.0).await;
+    victim.goes_on_as_before().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_streams_than_there_are_places_are_refused_until_some_are_free() {
+    let victim = Victim::new().await;
+    let (mut others, mut client) = (Vec::new(), victim.running.client());
+    // The good writer has a place too.
+    for number in 1..1024 {
+        if number % 32 == 1 {
+            client = victim.running.client();
+        }
+        others.push(Writing::open(&mut client, hello(1, 1)).await);
+    }
+    let (_requests, stream) = tokio::sync::mpsc::channel(1);
+    let status = client.insert(ReceiverStream::new(stream)).await.unwrap_err();
+    assert_status(&status, Code::ResourceExhausted, "all 1024 places");
+    assert_eq!(victim.running.refused("limit"), 1.0);
+    drop(others);
+    until(async || victim.running.metric("replay_writers_connected") == 1.0).await;
+    victim.goes_on_as_before().await;
+}
+
+fn crc32c(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0u32, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0x82f6_3b78 & (crc & 1).wrapping_neg()))
+    })
+}
