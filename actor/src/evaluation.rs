@@ -9,7 +9,7 @@ use nn::QNetwork;
 use rand_chacha::ChaCha8Rng;
 
 use crate::behaviour::Behaviour;
-use crate::seed::{self, Purpose};
+use run::seed::{self, Purpose};
 
 /// Games played side by side, so that the network values several states at a time.
 const SIDE_BY_SIDE: usize = 8;

@@ -140,6 +140,11 @@ impl Lane {
         Ok((outcome.frames, end))
     }
 
+    /// Steps that wait to be sent.
+    pub fn steps_waiting(&self) -> usize {
+        self.chunk.len()
+    }
+
     /// What there is to send since the last call: steps, and transitions completed by them.
     pub fn take_chunk(&mut self) -> Option<Chunk> {
         if self.chunk.is_empty() {

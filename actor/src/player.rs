@@ -6,13 +6,15 @@ use run::Resolved;
 
 use crate::lane::{EpisodeEnd, Lane, LaneError};
 use crate::rules::Rules;
-use crate::seed::{self, Purpose};
+use run::seed::{self, Purpose};
 
 /// Many lanes, one policy.
 pub struct Player {
     rules: Rules,
     lanes: Vec<Lane>,
     states: Vec<u8>,
+    /// Steps that a lane gathers before they are sent.
+    chunk_steps: usize,
 }
 
 /// What one round of decisions gave.
@@ -29,8 +31,13 @@ pub struct Played {
 }
 
 impl Player {
-    /// The lanes of one incarnation of one actor.
-    pub fn new(resolved: &Resolved, actor: u32, incarnation: u64) -> Result<Self, LaneError> {
+    /// The lanes of one incarnation of one actor, which send their steps in chunks of `chunk_steps`.
+    pub fn new(
+        resolved: &Resolved,
+        actor: u32,
+        incarnation: u64,
+        chunk_steps: usize,
+    ) -> Result<Self, LaneError> {
         let settings = &resolved.settings;
         let rules = Rules::new(settings);
         let options = settings.environment();
@@ -42,31 +49,41 @@ impl Player {
             Ok(Lane::new(LaneKey { actor, incarnation, lane }, environment, rng, &rules))
         };
         let lanes = (0..settings.lanes).map(make).collect::<Result<_, LaneError>>()?;
-        Ok(Self { rules, lanes, states: Vec::new() })
+        Ok(Self { rules, lanes, states: Vec::new(), chunk_steps })
     }
 
-    /// One decision in every lane. `agent_steps` is the whole run's count so far, for the exploration schedule.
+    /// One decision in every lane that is `ready`, which is asked by its number. `agent_steps` is the whole run's count so
+    /// far, for the exploration schedule.
     pub fn step(
         &mut self,
         network: &QNetwork,
         weights: WeightsVersion,
         agent_steps: u64,
+        ready: impl Fn(usize) -> bool,
     ) -> Result<Played, LaneError> {
+        let mut acting: Vec<&mut Lane> = Vec::with_capacity(self.lanes.len());
+        acting
+            .extend(self.lanes.iter_mut().enumerate().filter(|(lane, _)| ready(*lane)).map(|(_, lane)| lane));
+        let mut played = Played::default();
+        if acting.is_empty() {
+            return Ok(played);
+        }
         self.states.clear();
-        for lane in &self.lanes {
+        for lane in &acting {
             self.states.extend_from_slice(lane.state());
         }
-        let q = network.q_values(&self.states, self.lanes.len());
-        let actions = q.len() / self.lanes.len();
-        let mut played = Played::default();
-        for (lane, q) in self.lanes.iter_mut().zip(q.chunks_exact(actions)) {
+        let q = network.q_values(&self.states, acting.len());
+        let actions = q.len() / acting.len();
+        for (lane, q) in acting.into_iter().zip(q.chunks_exact(actions)) {
             let behaviour = self.rules.behaviour(agent_steps + played.agent_steps);
             let value_of = |state: &[u8]| network.q_values(state, 1);
             let (frames, end) = lane.act(&self.rules, behaviour, weights, q, value_of)?;
             played.frames += u64::from(frames);
             played.agent_steps += 1;
             played.episodes.extend(end);
-            played.chunks.extend(lane.take_chunk());
+            if lane.steps_waiting() >= self.chunk_steps {
+                played.chunks.extend(lane.take_chunk());
+            }
         }
         Ok(played)
     }

@@ -1,12 +1,14 @@
 //! Side-by-side benchmarks: ours against the bare library underneath, in one run on one machine.
 //!
-//! One file per topic ([`environment`], [`learner`], [`replay`], [`codec`]), each giving a [`section::Section`] of the
-//! printed table. Read [`measure`] first: it says what a rate is here.
+//! One file per topic ([`environment`], [`actor`], [`learner`], [`replay`], [`codec`]; with processes of their own
+//! [`service`] and [`cluster`]), each giving a [`section::Section`] of the printed table. Read [`measure`] first: it says
+//! what a rate is here.
 #![forbid(unsafe_code)]
 
 mod measure;
 mod section;
 
+mod actor;
 mod environment;
 
 mod bare;
@@ -17,7 +19,14 @@ mod replay;
 
 mod codec;
 
+mod copy;
+mod service;
+mod shard;
+
+mod cluster;
+
 mod machine;
+mod process;
 mod recording;
 mod writer;
 
@@ -32,7 +41,7 @@ struct Args {
     /// Measure only this.
     #[arg(long, value_enum)]
     only: Option<Topic>,
-    /// Seconds of CPU time per stretch; every side of a comparison gets three.
+    /// Seconds per stretch; every side of a comparison gets three.
     #[arg(long, default_value = "1.0", value_parser = seconds)]
     seconds: f64,
     /// Print JSON and not a table.
@@ -45,12 +54,18 @@ struct Args {
 enum Topic {
     /// Frames per second of Atari against the bare emulator.
     Environment,
+    /// Frames per second of an actor with its network, by number of lanes.
+    Actor,
     /// Updates per second against bare libtorch.
     Learner,
     /// Sum tree and replay table at a million items.
     Replay,
     /// Bytes and time of packed frames.
     Codec,
+    /// Inserting into and sampling from a replay shard, against bare memory copy.
+    Service,
+    /// A whole little cluster, against the same training in one process.
+    Cluster,
 }
 
 impl Topic {
@@ -58,9 +73,12 @@ impl Topic {
     fn measure(self, seconds: f64) -> Result<Section> {
         match self {
             Topic::Environment => environment::section(seconds),
+            Topic::Actor => actor::section(seconds),
             Topic::Learner => learner::section(seconds),
             Topic::Replay => replay::section(seconds),
             Topic::Codec => codec::section(seconds),
+            Topic::Service => service::section(seconds),
+            Topic::Cluster => cluster::section(seconds),
         }
     }
 }

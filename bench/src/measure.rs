@@ -19,8 +19,8 @@ const WARM_UP_SHARE: f64 = 0.2;
 /// What the header says of all rates.
 pub fn legend() -> String {
     format!(
-        "rates are per second of CPU time, best and median of {ROUNDS} stretches; sides take turns in slices; \
-         ratios are medians over stretches"
+        "rates are per second of CPU time unless a title says otherwise, best and median of {ROUNDS} stretches; sides \
+         take turns; ratios are medians over stretches"
     )
 }
 

@@ -3,7 +3,11 @@
 use anyhow::Result;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use replay::codec::{Codec, Encoder};
 use run::Settings;
+
+/// Packed frames.
+pub type Packed = Vec<Box<[u8]>>;
 
 /// A game's shape and consecutive observations of it.
 pub struct Recording {
@@ -26,4 +30,12 @@ pub fn record(game: &str, steps: usize) -> Result<Recording> {
         }
     }
     Ok(Recording { spec: environment.spec().clone(), frames })
+}
+
+impl Recording {
+    /// Its observations, packed.
+    pub fn packed(&self, codec: Codec) -> Packed {
+        let mut encoder = Encoder::new(codec);
+        self.frames.iter().map(|frame| encoder.encode(frame)).collect()
+    }
 }

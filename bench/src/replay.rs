@@ -13,6 +13,7 @@ use replay::{ItemKey, Sampler, SumTree, Table, TableOptions};
 use value::priority::Priority;
 
 use crate::measure::{Rates, Side, interleaved};
+use crate::recording::Packed;
 use crate::section::{Row, Section};
 use crate::writer::{Writer, priority};
 
@@ -124,7 +125,7 @@ fn options() -> TableOptions {
 }
 
 /// A few frames of noise.
-fn frames() -> Vec<Box<[u8]>> {
+fn frames() -> Packed {
     let mut rng = ChaCha8Rng::seed_from_u64(4);
     let mut frame = || {
         let mut bytes = vec![0; FRAME_BYTES];

@@ -6,7 +6,6 @@ use learner::{Assembler, Learner, setup};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use replay::Table;
-use replay::codec::Encoder;
 use run::Settings;
 
 use crate::measure::cpu_seconds;
@@ -31,8 +30,7 @@ impl WholeUpdate {
     pub fn new(settings: &Settings, recording: &Recording) -> Result<Self> {
         let spec = &recording.spec;
         let mut table = Table::new(setup::table(settings, spec, 0))?;
-        let mut encoder = Encoder::new(settings.frame_codec);
-        let frames = recording.frames.iter().map(|frame| encoder.encode(frame)).collect();
+        let frames = recording.packed(settings.frame_codec);
         Writer::new(frames, u16::try_from(spec.actions.len())?).fill(&mut table);
         Ok(Self {
             table,
@@ -52,13 +50,14 @@ impl WholeUpdate {
         let draws = self.table.sample(settings.batch_size, settings.stratified, &mut self.rng)?;
         for draw in &draws {
             let item = self.table.item(draw.key).context("a drawn item is in the table")?;
-            self.assembler.add(&item)?;
+            self.assembler.add(item.frames(), item.steps())?;
         }
         let weights = self.importance.exponent(learner.updates()).map(|exponent| {
             let probabilities: Vec<f64> = draws.iter().map(|draw| draw.probability).collect();
             importance::weights(&probabilities, exponent)
         });
-        let batch = self.assembler.finish(learner.online(), weights.as_deref());
+        let online = learner.online();
+        let batch = self.assembler.finish(&online.architecture().input, online.device(), weights.as_deref());
         let assembled = cpu_seconds();
         let update = learner.update(&batch, 0.0)?;
         let learned = cpu_seconds();

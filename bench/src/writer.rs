@@ -1,20 +1,26 @@
 //! Fills a replay table as actors would: several lanes, each an endless episode of ready-made frames.
 
+use std::sync::Arc;
+
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use replay::{Chunk, InitialPriority, LaneKey, NewItem, Step, Table, Taken, WeightsVersion};
 use value::priority::Priority;
 
+use crate::recording::Packed;
+
 /// Environments that write side by side.
-const LANES: u32 = 8;
+pub const LANES: u32 = 8;
 
 /// Steps per chunk while filling.
 const FILLING_STEPS: u64 = 50;
 
 /// Makes the chunks of all lanes in turn.
 pub struct Writer {
-    /// Packed, repeated for ever.
-    frames: Vec<Box<[u8]>>,
+    /// Whose lanes these are.
+    actor: u32,
+    /// Repeated for ever.
+    frames: Arc<Packed>,
     /// How many actions there are.
     actions: u16,
     /// Draws priorities.
@@ -36,9 +42,14 @@ struct Lane {
 
 impl Writer {
     /// A writer that repeats these packed frames and takes one of `actions` actions.
-    pub fn new(frames: Vec<Box<[u8]>>, actions: u16) -> Self {
-        let lanes = vec![Lane::default(); LANES as usize];
-        Self { frames, actions, rng: ChaCha8Rng::seed_from_u64(1), lanes, turn: 0 }
+    pub fn new(frames: Packed, actions: u16) -> Self {
+        Self::of_actor(0, Arc::new(frames), actions)
+    }
+
+    /// The same for one of several actors.
+    pub fn of_actor(actor: u32, frames: Arc<Packed>, actions: u16) -> Self {
+        let (lanes, rng) = (vec![Lane::default(); LANES as usize], ChaCha8Rng::seed_from_u64(1));
+        Self { actor, frames, actions, rng, lanes, turn: 0 }
     }
 
     /// Inserts until the table is full.
@@ -61,7 +72,7 @@ impl Writer {
         let Lane { sequence, step: first_step } = self.lanes[number];
         let end = first_step + steps;
         self.lanes[number] = Lane { sequence: sequence + 1, step: end };
-        let lane = LaneKey { actor: 0, incarnation: 0, lane: number as u32 };
+        let lane = LaneKey { actor: self.actor, incarnation: 0, lane: number as u32 };
         let steps = (first_step..end).map(|step| self.step(step, number)).collect();
         let items = (first_step.saturating_sub(1)..end - 1).map(|first| self.item(first)).collect();
         Chunk { lane, sequence, first_step, steps, items }

@@ -1,17 +1,18 @@
 //! From stored transitions to the tensors of one update.
 
-use nn::{Batch, QNetwork};
-use replay::ItemView;
+use nn::{Batch, Input};
 use replay::codec::{DecodeError, Decoder};
+use replay::{Taken, stack_at};
 use run::returns::Returns;
 use run::settings::Settings;
-use tch::Tensor;
+use tch::{Device, Tensor};
 
 /// Unpacks transitions one by one into the memory of a batch, and makes the batch.
 pub struct Assembler {
     decoder: Decoder,
     returns: Returns,
     frame_bytes: usize,
+    stack: usize,
     window: Vec<u8>,
     states: Vec<u8>,
     next_states: Vec<u8>,
@@ -27,6 +28,7 @@ impl Assembler {
             decoder: Decoder::new(settings.frame_codec),
             returns: Returns::new(settings),
             frame_bytes,
+            stack: settings.frame_stack,
             window: Vec::new(),
             states: Vec::new(),
             next_states: Vec::new(),
@@ -36,42 +38,62 @@ impl Assembler {
         }
     }
 
-    /// Adds a transition; each of its frames is unpacked once. On an error the batch is as before.
-    pub fn add(&mut self, item: &ItemView<'_>) -> Result<(), DecodeError> {
+    /// Adds a transition: its distinct packed frames, oldest first, and what was done. Each frame is unpacked once. On an
+    /// error the batch is as before.
+    pub fn add<'a>(
+        &mut self,
+        frames: impl ExactSizeIterator<Item = &'a [u8]>,
+        steps: impl ExactSizeIterator<Item = Taken> + Clone,
+    ) -> Result<(), DecodeError> {
         let size = self.frame_bytes;
-        let frames = item.frames();
+        let (last, length) = (frames.len() - 1, steps.len());
         self.window.resize(frames.len() * size, 0);
         for (packed, frame) in frames.zip(self.window.chunks_exact_mut(size)) {
             self.decoder.decode_into(packed, frame)?;
         }
         let frame = |index: usize| &self.window[index * size..(index + 1) * size];
-        item.state().for_each(|index| self.states.extend_from_slice(frame(index)));
-        item.next_state().for_each(|index| self.next_states.extend_from_slice(frame(index)));
-        let action = item.steps().next().map_or(0, |step| step.action);
-        let folded = self.returns.fold(item.steps());
+        let stack = self.stack;
+        stack_at(last - length, stack).for_each(|index| self.states.extend_from_slice(frame(index)));
+        stack_at(last, stack).for_each(|index| self.next_states.extend_from_slice(frame(index)));
+        let action = steps.clone().next().map_or(0, |step| step.action);
+        let folded = self.returns.fold(steps);
         self.actions.push(action.into());
         self.sums.push(folded.sum);
         self.discounts.push(folded.discount);
         Ok(())
     }
 
-    /// The batch of everything added since the last call, on the network's device.
-    pub fn finish(&mut self, network: &QNetwork, weights: Option<&[f64]>) -> Batch {
+    /// Transitions added since the last batch.
+    pub fn len(&self) -> usize {
+        self.actions.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.actions.is_empty()
+    }
+
+    /// The batch of everything added since the last call, as `input` on a device.
+    pub fn finish(&mut self, input: &Input, device: Device, weights: Option<&[f64]>) -> Batch {
         let count = self.actions.len();
-        let device = network.device();
         let batch = Batch {
-            states: network.states(&self.states, count),
+            states: input.states(&self.states, count, device),
             actions: Tensor::from_slice(&self.actions).to_device(device),
             returns: Tensor::from_slice(&self.sums).to_device(device),
             discounts: Tensor::from_slice(&self.discounts).to_device(device),
-            next_states: network.states(&self.next_states, count),
+            next_states: input.states(&self.next_states, count, device),
             weights: weights.map(|weights| Tensor::from_slice(weights).to_device(device)),
         };
+        self.clear();
+        batch
+    }
+
+    /// Forgets everything added.
+    pub fn clear(&mut self) {
         self.states.clear();
         self.next_states.clear();
         self.actions.clear();
         self.sums.clear();
         self.discounts.clear();
-        batch
     }
 }

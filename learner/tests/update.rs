@@ -62,9 +62,11 @@ fn batch(settings: &Settings, learner: &Learner, count: usize, rng: &mut impl Rn
     let mut table = table(settings);
     let mut assembler = Assembler::new(settings, spec().observation.bytes());
     for draw in table.sample(count, true, rng).unwrap() {
-        assembler.add(&table.item(draw.key).unwrap()).unwrap();
+        let item = table.item(draw.key).unwrap();
+        assembler.add(item.frames(), item.steps()).unwrap();
     }
-    assembler.finish(learner.online(), None)
+    let online = learner.online();
+    assembler.finish(&online.architecture().input, online.device(), None)
 }
 
 fn numbers(tensor: &Tensor) -> Vec<f64> {
@@ -95,8 +97,10 @@ fn a_frame_that_can_not_be_unpacked_leaves_the_batch_as_it_was() {
     let draws = table.sample(2, true, &mut ChaCha8Rng::seed_from_u64(2)).unwrap();
     settings.frame_codec = replay::codec::Codec::Lz4;
     let mut assembler = Assembler::new(&settings, spec().observation.bytes());
-    assert!(assembler.add(&table.item(draws[0].key).unwrap()).is_err());
-    let empty = assembler.finish(learner.online(), None);
+    let item = table.item(draws[0].key).unwrap();
+    assert!(assembler.add(item.frames(), item.steps()).is_err());
+    let online = learner.online();
+    let empty = assembler.finish(&online.architecture().input, online.device(), None);
     assert_eq!(empty.actions.size(), [0]);
 }
 

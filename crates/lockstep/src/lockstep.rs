@@ -6,7 +6,6 @@
 use actor::seed::{self, Purpose};
 use actor::{EpisodeEnd, Player};
 use anyhow::{Context, Result, bail};
-use envs::Spec;
 use learner::importance::{self, Importance};
 use learner::{Assembler, Learner, Update, setup};
 use rand_chacha::ChaCha8Rng;
@@ -18,8 +17,6 @@ use run::Resolved;
 pub struct Lockstep {
     /// Its settings.
     pub resolved: Resolved,
-    /// What the environment looks like.
-    pub spec: Spec,
     /// Networks and optimiser.
     pub learner: Learner,
     /// Environments.
@@ -62,7 +59,7 @@ impl Lockstep {
             .context("lockstep needs a ratio of samples to inserts: give --samples-per-insert a number")?;
         let limiter = RateLimiter::new(Some(ratio), settings.min_size.0, settings.batch_size as u64, None)?;
         Ok(Self {
-            player: Player::new(&resolved, 0, 0)?,
+            player: Player::new(&resolved, 0, 0, 1)?,
             table: Table::new(setup::table(settings, &spec, 0))?,
             frames: 0,
             agent_steps: 0,
@@ -71,7 +68,6 @@ impl Lockstep {
             importance: Importance::new(settings),
             assembler: Assembler::new(settings, spec.observation.bytes()),
             learner,
-            spec,
             resolved,
         })
     }
@@ -84,7 +80,7 @@ impl Lockstep {
     /// One decision in every lane, then all the updates that are due.
     pub fn turn(&mut self) -> Result<Turn> {
         let weights = self.weights_version();
-        let played = self.player.step(self.learner.online(), weights, self.agent_steps)?;
+        let played = self.player.step(self.learner.online(), weights, self.agent_steps, |_| true)?;
         self.frames += played.frames;
         self.agent_steps += played.agent_steps;
         for chunk in played.chunks {
@@ -126,7 +122,7 @@ impl Lockstep {
         let draws = self.table.sample(settings.batch_size, settings.stratified, &mut self.sampling)?;
         for draw in &draws {
             let item = self.table.item(draw.key).context("a sampled transition is in the table")?;
-            self.assembler.add(&item)?;
+            self.assembler.add(item.frames(), item.steps())?;
         }
         let weights = self.importance.exponent(self.learner.updates()).map(|exponent| {
             let probabilities: Vec<f64> = draws.iter().map(|draw| draw.probability).collect();
@@ -134,7 +130,8 @@ impl Lockstep {
         });
         let mean_weight =
             weights.as_ref().map_or(1.0, |weights| weights.iter().sum::<f64>() / weights.len() as f64);
-        let batch = self.assembler.finish(self.learner.online(), weights.as_deref());
+        let online = self.learner.online();
+        let batch = self.assembler.finish(&online.architecture().input, online.device(), weights.as_deref());
         let update = self.learner.update(&batch, self.progress())?;
         let keys = draws.iter().map(|draw| draw.key);
         let updates: Vec<_> = keys.zip(update.priorities.iter().copied()).collect();

@@ -1,196 +1,92 @@
-//! How training is going: a bar on a terminal, a plain line now and then elsewhere.
+//! The figures behind the display of a lockstep run; [`run::progress`] shows them.
 
-use std::cell::Cell;
-use std::collections::VecDeque;
-use std::io::IsTerminal;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use learner::Update;
-use run::Resolved;
-use run::record::{Evaluation, Training};
+use run::averages::{Averages, Counts, Figures, RecentScores, Speed};
+use run::event::Standing;
+use run::record::Training;
 use run::units::grouped;
 
 use crate::lockstep::Lockstep;
-use crate::output::note;
-use crate::summary::duration;
 
-/// Updates between two entries of the training record.
-const RECORD_EVERY_UPDATES: usize = 200;
-/// Time between two plain lines.
-const LINE_EVERY: Duration = Duration::from_secs(10);
-/// Time between two changes of the bar.
-const BAR_EVERY: Duration = Duration::from_millis(200);
-/// Training games whose mean score is shown.
-const RECENT_GAMES: usize = 20;
+/// Time between two changes of a counter.
+const COUNTER_EVERY: Duration = Duration::from_millis(200);
 
-/// The display and the averages behind it.
-pub struct Progress {
-    bar: ProgressBar,
-    terminal: bool,
-    budget: u64,
-    shown: Instant,
-    noted: Cell<Instant>,
-    started: (Instant, u64),
-    window: Vec<(Update, f64)>,
-    window_start: (Instant, u64),
-    recent: VecDeque<f64>,
+/// Averages over the newest part of a run.
+pub struct Meters {
+    averages: Averages,
+    scores: RecentScores,
     evaluated: Option<f64>,
-    last: Option<Training>,
+    frames: Speed,
+    updates: Speed,
 }
 
-impl Progress {
-    /// A display for a run that stands at `frames`.
-    pub fn new(resolved: &Resolved, path: &Path, frames: u64) -> Self {
-        let settings = &resolved.settings;
-        let terminal = std::io::stderr().is_terminal();
-        let bar = ProgressBar::with_draw_target(
-            Some(settings.frames.0),
-            if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() },
-        );
-        let style = "{bar:24.cyan/blue} {percent:>3}% {human_pos}/{human_len} frames · {wide_msg}";
-        bar.set_style(ProgressStyle::with_template(style).expect("the template is well formed"));
-        bar.set_position(frames);
+impl Meters {
+    /// Nothing yet.
+    pub fn new(run: &Lockstep) -> Self {
         let now = Instant::now();
-        let progress = Self {
-            bar,
-            terminal,
-            budget: settings.frames.0,
-            shown: now,
-            noted: Cell::new(now),
-            started: (now, frames),
-            window: Vec::new(),
-            window_start: (now, frames),
-            recent: VecDeque::new(),
+        Self {
+            averages: Averages::new(run.frames, now),
+            scores: RecentScores::default(),
             evaluated: None,
-            last: None,
-        };
-        progress.say(&format!(
-            "training {} with {} and {} replay for {} frames in {}",
-            resolved.game,
-            settings.algorithm,
-            settings.strategy,
-            grouped(settings.frames.0),
-            path.display(),
-        ));
-        progress
-    }
-
-    /// Prints a line above the bar.
-    pub fn say(&self, line: &str) {
-        if self.terminal { self.bar.println(line) } else { note(line) }
-    }
-
-    /// Says what is being waited for.
-    pub fn note(&self, what: &str) {
-        self.bar.set_message(what.to_owned());
-        if !self.terminal && self.noted.get().elapsed() >= LINE_EVERY {
-            self.noted.set(Instant::now());
-            note(what);
+            frames: Speed::new(run.frames, now),
+            updates: Speed::new(run.learner.updates(), now),
         }
     }
 
     /// Counts a training game.
     pub fn episode(&mut self, score: f64) {
-        if self.recent.len() == RECENT_GAMES {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(score);
+        self.scores.add(score);
     }
 
-    /// Prints an evaluation.
-    pub fn evaluated(&mut self, evaluation: &Evaluation) {
-        self.evaluated = Some(evaluation.mean);
-        self.say(&format!(
-            "frame {:>11}  evaluation {:>9.2} ± {:.2} over {} games ({})",
-            grouped(evaluation.frames),
-            evaluation.mean,
-            evaluation.standard_error,
-            evaluation.scores.len(),
-            evaluation.policy,
-        ));
+    /// Notes the mean of an evaluation.
+    pub fn evaluated(&mut self, mean: f64) {
+        self.evaluated = Some(mean);
     }
 
     /// Counts an update; every so often gives the figures to be recorded.
     pub fn update(&mut self, run: &Lockstep, update: &Update, importance_weight: f64) -> Option<Training> {
-        self.window.push((update.clone(), importance_weight));
-        if self.window.len() < RECORD_EVERY_UPDATES {
-            return None;
-        }
-        let count = self.window.len() as f64;
-        let mean =
-            |of: fn(&Update) -> f64| self.window.iter().map(|(update, _)| of(update)).sum::<f64>() / count;
-        let seconds = self.window_start.0.elapsed().as_secs_f64().max(1e-9);
-        let training = Training {
-            frames: run.frames,
-            updates: run.learner.updates(),
-            loss: mean(|update| update.loss),
-            td_error: mean(|update| update.td_error),
-            q: mean(|update| update.q),
-            entropy: mean(|update| update.entropy),
-            gradient_norm: mean(|update| update.gradient_norm),
-            importance_weight: self.window.iter().map(|(_, weight)| weight).sum::<f64>() / count,
-            replay_items: run.table.len() as u64,
-            replay_bytes: run.table.frame_bytes_used() as u64,
-            frames_per_second: (run.frames - self.window_start.1) as f64 / seconds,
-            updates_per_second: count / seconds,
-        };
-        self.window.clear();
-        self.window_start = (Instant::now(), run.frames);
-        self.last = Some(training.clone());
-        Some(training)
+        self.averages.add(&Figures {
+            loss: update.loss,
+            td_error: update.td_error,
+            q: update.q,
+            entropy: update.entropy,
+            gradient_norm: update.gradient_norm,
+            importance_weight,
+        });
+        self.averages.take(counts(run), Instant::now())
     }
 
-    /// Shows where the run stands, not too often.
-    pub fn show(&mut self, run: &Lockstep) {
-        let every = if self.terminal { BAR_EVERY } else { LINE_EVERY };
-        if self.shown.elapsed() < every {
-            return;
-        }
-        self.shown = Instant::now();
-        self.bar.set_position(run.frames);
-        let message = self.message(run);
-        if self.terminal {
-            self.bar.set_message(message);
-        } else {
-            let percent = 100 * run.frames / self.budget;
-            note(&format!("frame {:>11} ({percent:>3}%)  {message}", grouped(run.frames)));
+    /// Where the run stands.
+    pub fn standing(&mut self, run: &Lockstep) -> Standing {
+        let now = Instant::now();
+        let Counts { frames, updates, replay_items, replay_bytes } = counts(run);
+        let wanted = run.resolved.settings.min_size.0;
+        let waiting = || format!("{} transitions before the first update", grouped(wanted));
+        Standing {
+            frames,
+            updates,
+            frames_per_second: self.frames.at(frames, now),
+            updates_per_second: self.updates.at(updates, now),
+            loss: self.averages.loss(),
+            training_score: self.scores.mean(),
+            evaluation_score: self.evaluated,
+            replay_items,
+            replay_bytes,
+            actors: 0,
+            waiting: (updates == 0).then(waiting),
         }
     }
+}
 
-    /// Takes the bar away.
-    pub fn end(&self) {
-        self.bar.finish_and_clear();
-    }
-
-    fn message(&self, run: &Lockstep) -> String {
-        let seconds = self.started.0.elapsed().as_secs_f64().max(1e-9);
-        let frames_per_second = (run.frames - self.started.1) as f64 / seconds;
-        let left = self.budget.saturating_sub(run.frames) as f64 / frames_per_second.max(1e-9);
-        let mut parts = Vec::new();
-        if !self.recent.is_empty() {
-            let mean = self.recent.iter().sum::<f64>() / self.recent.len() as f64;
-            parts.push(format!("training {mean:.1}"));
-        }
-        if let Some(score) = self.evaluated {
-            parts.push(format!("evaluation {score:.1}"));
-        }
-        parts.push(format!("{frames_per_second:.0} frames/s"));
-        match &self.last {
-            Some(last) => {
-                parts.push(format!("{:.0} updates/s · loss {:.4}", last.updates_per_second, last.loss));
-            }
-            None if run.learner.updates() == 0 => {
-                let wanted = run.resolved.settings.min_size.0;
-                parts.push(format!("waiting for {} transitions before the first update", grouped(wanted)));
-            }
-            None => {}
-        }
-        let (items, bytes) = (run.table.len() as u64, run.table.frame_bytes_used() as f64 / 1e6);
-        parts.push(format!("replay {} ({bytes:.0} MB)", grouped(items)));
-        parts.push(format!("{} left", duration(left)));
-        parts.join(" · ")
+fn counts(run: &Lockstep) -> Counts {
+    Counts {
+        frames: run.frames,
+        updates: run.learner.updates(),
+        replay_items: run.table.len() as u64,
+        replay_bytes: run.table.frame_bytes_used() as u64,
     }
 }
 
@@ -199,6 +95,6 @@ pub fn counter(count: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(count);
     let style = format!("{{bar:24.cyan/blue}} {{pos}}/{{len}} {what} · {{eta}} left");
     bar.set_style(ProgressStyle::with_template(&style).expect("the template is well formed"));
-    bar.enable_steady_tick(BAR_EVERY);
+    bar.enable_steady_tick(COUNTER_EVERY);
     bar
 }

@@ -8,6 +8,8 @@ use std::time::Instant;
 use actor::seed::{self, Purpose};
 use anyhow::{Context, Result};
 use run::checkpoint::{self, Checkpoint, CheckpointError};
+use run::event::Outcome;
+use run::progress::Progress;
 use run::record::{AGENT, Cut, Episode, Evaluation, Record};
 use run::{Resolved, RunDir};
 
@@ -15,8 +17,7 @@ use crate::baselines;
 use crate::cut::{self, Ledger};
 use crate::evaluate::{Tournament, evaluation};
 use crate::lockstep::Lockstep;
-use crate::output::say;
-use crate::progress::Progress;
+use crate::progress::Meters;
 use crate::summary;
 
 const RECORD_FAILED: &str = "can't write the run's record (free some space, then go on with --resume)";
@@ -39,6 +40,7 @@ struct Training {
     record: Record,
     run: Lockstep,
     ledger: Ledger,
+    meters: Meters,
     progress: Progress,
     since: Instant,
 }
@@ -93,8 +95,10 @@ impl Training {
     }
 
     fn assemble(directory: RunDir, record: Record, run: Lockstep, ledger: Ledger) -> Self {
-        let progress = Progress::new(&run.resolved, directory.path(), run.frames);
-        Self { directory, record, run, ledger, progress, since: Instant::now() }
+        let mut progress = Progress::new(&run.resolved);
+        progress.begin(&run.resolved, directory.path(), run.frames);
+        let meters = Meters::new(&run);
+        Self { directory, record, run, ledger, meters, progress, since: Instant::now() }
     }
 
     fn run(&mut self, stop: &AtomicBool) -> Result<()> {
@@ -139,14 +143,16 @@ impl Training {
                 truncated: end.truncated,
             };
             self.record.episode(&episode).context(RECORD_FAILED)?;
-            self.progress.episode(end.score);
+            self.meters.episode(end.score);
         }
         for (update, weight) in turn.updates {
-            if let Some(training) = self.progress.update(&self.run, &update, weight) {
+            if let Some(training) = self.meters.update(&self.run, &update, weight) {
                 self.record.training(&training).context(RECORD_FAILED)?;
             }
         }
-        self.progress.show(&self.run);
+        if self.progress.is_due() {
+            self.progress.show(&self.meters.standing(&self.run));
+        }
         Ok(())
     }
 
@@ -154,6 +160,7 @@ impl Training {
         let settings = &self.run.resolved.settings;
         let evaluation = self.play_agent(settings.evaluate_episodes, "evaluating")?;
         self.record.evaluation(&evaluation).context(RECORD_FAILED)?;
+        self.meters.evaluated(evaluation.mean);
         self.progress.evaluated(&evaluation);
         if self.run.frames > 0 && self.ledger.best.is_none_or(|best| evaluation.mean > best) {
             self.ledger.best = Some(evaluation.mean);
@@ -196,8 +203,7 @@ impl Training {
 
     fn stopped(&mut self) -> Result<()> {
         self.progress.end();
-        say(&format!("stopped at frame {}; go on with", run::units::grouped(self.run.frames)));
-        say(&format!("  quiver train --resume {}", self.directory.path().display()));
+        run::summary::print_stopped(self.directory.path(), self.run.frames);
         Ok(())
     }
 
@@ -229,7 +235,9 @@ impl Training {
             cut::FILES_OF_AN_AGENT.iter().try_for_each(|file| writer.link(&newest, file))
         })?;
         self.progress.end();
-        summary::print(self.directory.path(), &self.run, self.ledger.seconds, &evaluations);
+        let (frames, updates, seconds) = (self.run.frames, self.run.learner.updates(), self.ledger.seconds);
+        let outcome = Outcome { frames, updates, seconds, evaluations };
+        summary::print(self.directory.path(), &self.run.resolved, &outcome);
         Ok(())
     }
 }

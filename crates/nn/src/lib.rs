@@ -19,3 +19,4 @@ pub use adam::Adam;
 pub use architecture::{Architecture, Input, Trunk};
 pub use network::QNetwork;
 pub use objective::{Batch, Objective};
+pub use tch::Device;

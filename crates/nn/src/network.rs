@@ -53,15 +53,7 @@ impl QNetwork {
 
     /// A tensor of `count` states from their bytes: pictures stay bytes until they are on the device.
     pub fn states(&self, bytes: &[u8], count: usize) -> Tensor {
-        assert_eq!(bytes.len(), count * self.architecture.input.bytes(), "bytes of {count} states");
-        let count = count as i64;
-        let tensor = match self.architecture.input {
-            Input::Pixels { stack, height, width } => {
-                Tensor::from_data_size(bytes, &[count, stack, height, width], Kind::Uint8)
-            }
-            Input::Vector(size) => Tensor::from_data_size(bytes, &[count, size], Kind::Float),
-        };
-        tensor.to_device(self.device)
+        self.architecture.input.states(bytes, count, self.device)
     }
 
     /// Q-values, one row per state.
@@ -102,6 +94,21 @@ impl QNetwork {
             q.copy_data(&mut values, q.numel());
             values
         })
+    }
+}
+
+impl Input {
+    /// A tensor of `count` states from their bytes: pictures stay bytes until they are on the device.
+    pub fn states(&self, bytes: &[u8], count: usize, device: Device) -> Tensor {
+        assert_eq!(bytes.len(), count * self.bytes(), "bytes of {count} states");
+        let count = count as i64;
+        let tensor = match *self {
+            Input::Pixels { stack, height, width } => {
+                Tensor::from_data_size(bytes, &[count, stack, height, width], Kind::Uint8)
+            }
+            Input::Vector(size) => Tensor::from_data_size(bytes, &[count, size], Kind::Float),
+        };
+        tensor.to_device(device)
     }
 }
 

@@ -130,13 +130,18 @@ pub fn checkpoints(run: &Path) -> PathBuf {
     run.join("checkpoints")
 }
 
+/// Checks that no process holds the run; there need not be one. Whoever goes on still has to take the lock.
+pub fn check_free(run: &Path) -> Result<(), DirectoryError> {
+    if run.join("lock").exists() { RunDir::lock(run).map(drop) } else { Ok(()) }
+}
+
 /// A run's settings, read without taking the lock.
 pub fn read_settings(run: &Path) -> Result<Resolved, DirectoryError> {
     let config = run.join("config.toml");
     if !config.is_file() {
         return Err(DirectoryError::Missing(run.display().to_string()));
     }
-    Ok(Resolved::from_file(&config)?)
+    Ok(Resolved::from_run(&config)?)
 }
 
 /// The first of `runs/<stem>`, `runs/<stem>-2`, … that does not exist.
@@ -183,7 +188,9 @@ mod tests {
         let path = folder.path().join("a");
         let held = RunDir::create(&path, &resolved()).unwrap();
         assert!(matches!(RunDir::open(&path), Err(DirectoryError::InUse(_))));
+        assert!(matches!(check_free(&path), Err(DirectoryError::InUse(_))));
         drop(held);
+        assert!(check_free(&path).is_ok() && check_free(&folder.path().join("none")).is_ok());
         let (held, settings) = RunDir::open(&path).unwrap();
         assert_eq!(settings, resolved());
         drop(held);

@@ -5,20 +5,26 @@
 //! knows names and the steps a return is folded from; of networks, nothing.
 //!
 //! Read [`settings`] for the list of settings, [`presets`] for the named ones, [`resolve`] for how
-//! preset, file, environment and flags are laid over one another, [`directory`] for the files.
+//! preset, file, environment and flags are laid over one another, [`directory`] for the files, [`event`] and
+//! [`progress`] for how people are told.
 #![forbid(unsafe_code)]
 
+pub mod averages;
 pub mod checkpoint;
 pub mod choices;
 pub mod directory;
 pub mod event;
 pub mod nearest;
 pub mod order;
+pub mod output;
 pub mod presets;
+pub mod progress;
 pub mod record;
 pub mod resolve;
 pub mod returns;
+pub mod seed;
 pub mod settings;
+pub mod summary;
 pub mod tensorboard;
 pub mod text;
 pub mod units;

@@ -43,6 +43,7 @@ pub const PRESETS: &[Preset] = &[
 
 const QUICK: &[(&str, &str)] = &[
     ("frames", "500000"),
+    ("actors", "1"),
     ("lanes", "4"),
     ("network", "small"),
     ("hidden_units", "256"),

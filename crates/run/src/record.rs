@@ -4,7 +4,7 @@
 //! cuts off what happened after the checkpoint: nothing is recorded twice.
 
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -132,6 +132,22 @@ impl Record {
         Ok(record)
     }
 
+    /// Opens the record in `run` to go on at its end. What a kill tore is cut off: half a line, half an event.
+    pub fn go_on(run: &Path) -> Result<Self, DirectoryError> {
+        let mut cut = Cut::default();
+        for (index, length) in cut.0.iter_mut().enumerate() {
+            let path = run.join(FILES[index]);
+            let whole = match File::open(&path) {
+                Ok(mut file) if index == EVENTS => tensorboard::whole(&mut file),
+                Ok(mut file) => whole_lines(&mut file),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+                Err(error) => Err(error),
+            };
+            *length = whole.map_err(|error| io_error(&path, error))?;
+        }
+        Self::open(run, &cut)
+    }
+
     /// How long the files are now, once all of that is on the disk.
     pub fn cut(&mut self) -> io::Result<Cut> {
         let mut cut = Cut::default();
@@ -191,6 +207,51 @@ impl Record {
     fn append(&mut self, file: usize, bytes: &[u8]) -> io::Result<()> {
         self.files[file].write_all(bytes)
     }
+}
+
+/// A start of a learner: where its run stood then. What happened after its checkpoint and before this start was learned in
+/// vain, and its frames count all the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// Which start.
+    pub incarnation: u32,
+    /// Frames of the checkpoint that it went on from; 0 without one.
+    pub frames: u64,
+    /// Updates of that checkpoint.
+    pub updates: u64,
+    /// Seconds since 1970.
+    pub time: f64,
+}
+
+impl Start {
+    /// Appends a line about a start that happens now.
+    pub fn keep(run: &Path, incarnation: u32, frames: u64, updates: u64) -> Result<(), DirectoryError> {
+        let path = run.join("starts.jsonl");
+        let start = Self { incarnation, frames, updates, time: now() };
+        let append = || -> io::Result<()> {
+            let mut line = serde_json::to_vec(&start)?;
+            line.push(b'\n');
+            File::options().create(true).append(true).open(&path)?.write_all(&line)
+        };
+        append().map_err(|error| io_error(&path, error))
+    }
+}
+
+/// How long a file is up to its last whole line.
+fn whole_lines(file: &mut File) -> io::Result<u64> {
+    const BLOCK: u64 = 1 << 16;
+    let mut end = file.metadata()?.len();
+    while end > 0 {
+        let start = end.saturating_sub(BLOCK);
+        let mut block = vec![0; (end - start) as usize];
+        file.seek(SeekFrom::Start(start))?;
+        file.read_exact(&mut block)?;
+        if let Some(at) = block.iter().rposition(|byte| *byte == b'\n') {
+            return Ok(start + at as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(0)
 }
 
 /// The name under which the trained agent's evaluations are recorded.
@@ -261,6 +322,28 @@ mod tests {
         assert_eq!(episodes(folder.path()).unwrap(), [episode(1)]);
         record.append(EPISODES, b"\n").unwrap();
         assert!(matches!(episodes(folder.path()), Err(DirectoryError::Damaged { line: 2, .. })));
+    }
+
+    #[test]
+    fn a_record_goes_on_after_what_a_kill_tore() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Record::go_on(folder.path()).unwrap();
+        record.episode(&episode(1)).unwrap();
+        let whole = record.cut().unwrap();
+        record.episode(&episode(2)).unwrap();
+        let two = record.cut().unwrap();
+        for file in FILES {
+            let path = folder.path().join(file);
+            let length = std::fs::metadata(&path).unwrap().len();
+            File::options().write(true).open(&path).unwrap().set_len(length.saturating_sub(3)).unwrap();
+        }
+        let mut record = Record::go_on(folder.path()).unwrap();
+        let cut = record.cut().unwrap();
+        assert_eq!(cut.0[EPISODES], whole.0[EPISODES]);
+        // Two events to an episode: one of the second is whole.
+        assert!(cut.0[EVENTS] >= whole.0[EVENTS] && cut.0[EVENTS] < two.0[EVENTS]);
+        record.episode(&episode(3)).unwrap();
+        assert_eq!(episodes(folder.path()).unwrap(), [episode(1), episode(3)]);
     }
 
     #[test]

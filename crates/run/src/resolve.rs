@@ -99,9 +99,19 @@ impl Resolved {
         out
     }
 
-    /// Reads back what [`Resolved::to_toml`] wrote into a run's directory.
+    /// Reads a file that names its game, such as [`Resolved::to_toml`] writes.
     pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
         Layers { file: Some(path), ..Layers::default() }.resolve(None)
+    }
+
+    /// Reads back what was written into a run's directory, perhaps by an older version.
+    pub fn from_run(path: &Path) -> Result<Self, ConfigError> {
+        let mut resolved = Self::from_file(path)?;
+        // From before there were clusters: all runs were in lockstep, and did not say so.
+        if !read_file(path)?.settings.iter().any(|(key, _)| key == "lockstep") {
+            resolved.settings.lockstep = true;
+        }
+        Ok(resolved)
     }
 }
 
@@ -213,6 +223,16 @@ mod tests {
             let file = file(&resolved.to_toml(explained));
             assert_eq!(Resolved::from_file(file.path()), Ok(resolved));
         }
+    }
+
+    #[test]
+    fn a_run_from_before_there_were_clusters_is_in_lockstep() {
+        let resolved = Layers::default().resolve(Some("cartpole")).unwrap();
+        assert!(!resolved.settings.lockstep);
+        let old = resolved.to_toml(false).replace("lockstep = false\n", "");
+        assert!(Resolved::from_run(file(&old).path()).unwrap().settings.lockstep);
+        let new = file(&resolved.to_toml(false));
+        assert_eq!(Resolved::from_run(new.path()), Ok(resolved));
     }
 
     #[test]

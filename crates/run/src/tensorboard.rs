@@ -3,6 +3,9 @@
 //! Only scalars are needed, so the two messages are declared here; the format is fixed by TensorFlow's
 //! `event.proto`, `summary.proto` and the TFRecord framing.
 
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+
 use prost::Message;
 
 /// A scalar event as the bytes to append to an `events.out.tfevents.…` file.
@@ -57,6 +60,26 @@ fn framed(event: &Event) -> Vec<u8> {
 
 fn masked(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
+/// How long a file is up to its last whole event.
+pub fn whole(file: &mut File) -> io::Result<u64> {
+    let length = file.metadata()?.len();
+    let mut at = 0;
+    loop {
+        let mut header = [0; 8];
+        file.seek(SeekFrom::Start(at))?;
+        if length - at < 16 {
+            return Ok(at);
+        }
+        file.read_exact(&mut header)?;
+        // Length, its checksum, the event, its checksum.
+        let next = u64::from_le_bytes(header).checked_add(at + 16).filter(|next| *next <= length);
+        match next {
+            Some(next) => at = next,
+            None => return Ok(at),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -116,6 +116,16 @@ pub fn grouped(count: u64) -> String {
     out
 }
 
+/// `1 h 2 min`, `3 min 20 s` or `12 s`.
+pub fn duration(seconds: f64) -> String {
+    let seconds = seconds.max(0.0).round() as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,5 +156,11 @@ mod tests {
         assert_eq!(grouped(0), "0");
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1_200_000), "1,200,000");
+    }
+    #[test]
+    fn durations_read_well() {
+        assert_eq!(duration(12.4), "12 s");
+        assert_eq!(duration(200.0), "3 min 20 s");
+        assert_eq!(duration(3725.0), "1 h 2 min");
     }
 }

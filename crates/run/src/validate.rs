@@ -9,6 +9,8 @@ impl Settings {
     pub fn validate(&self, game: &str) -> Result<(), String> {
         self.check_numbers()?;
         self.check_replay()?;
+        let check_mode = if self.lockstep { Self::check_lockstep } else { Self::check_cluster };
+        check_mode(self)?;
         self.check_algorithm()?;
         if game == "cartpole" {
             self.check_cartpole()?;
@@ -110,6 +112,36 @@ impl Settings {
         })
     }
 
+    fn check_lockstep(&self) -> Result<(), String> {
+        require(self.samples_per_insert.0.is_some(), || {
+            "samples_per_insert none lets actors and learner run free, and in lockstep there is one thread of control: \
+             give a number, such as --samples-per-insert 8, or leave out --lockstep"
+                .into()
+        })
+    }
+
+    /// A lane keeps to one shard, and a shard holds its share of the capacity.
+    fn check_cluster(&self) -> Result<(), String> {
+        let shards = u64::from(self.shards);
+        let lanes = u64::from(self.actors) * u64::from(self.lanes);
+        let (share, filled) = (self.capacity.0 / shards, shards.min(lanes));
+        let (room, min_size) = (share * filled, self.min_size.0);
+        require(min_size <= room, || {
+            let (capacity, each) = (self.capacity.0, format!("{share} transitions each"));
+            if filled < shards {
+                format!(
+                    "actors times lanes is {lanes}, which fills only {filled} of {shards} shards of {each}, so min_size \
+                     {min_size} is never reached: raise lanes or actors, or lower shards or min_size"
+                )
+            } else {
+                format!(
+                    "capacity {capacity} over {shards} shards is {each}, {room} in all, so min_size {min_size} is \
+                     never reached: raise capacity or lower min_size"
+                )
+            }
+        })
+    }
+
     fn check_algorithm(&self) -> Result<(), String> {
         require(!(self.algorithm == Algorithm::Dqn && self.strategy == Strategy::Ver), || {
             "strategy ver needs a soft policy and is not defined for algorithm dqn: use --strategy per, or --algorithm soft-dqn".into()
@@ -184,6 +216,7 @@ mod tests {
         assert!(refused("pong", "capacity", "16").contains("batch_size"));
         assert!(refused("pong", "min_size", "8").contains("batch_size"));
         assert!(refused("pong", "network", "mlp").contains("--network"));
+        assert!(refused("pong", "min_size", "1000001").contains("lower min_size"));
         let cartpole = |key: &str, text: &str| {
             let mut settings = crate::presets::find("cartpole").unwrap().settings();
             settings.set(key, text).unwrap().unwrap();
@@ -192,5 +225,31 @@ mod tests {
         assert!(cartpole("network", "small").contains("--network mlp"));
         assert!(cartpole("sticky_actions", "0.25").contains("leave it out"));
         assert!(cartpole("time_limit_frames", "500").contains("always 200"));
+    }
+    #[test]
+    fn running_free_is_for_clusters() {
+        let mut settings = Settings::paper();
+        settings.set("samples_per_insert", "none").unwrap().unwrap();
+        assert_eq!(settings.validate("pong"), Ok(()));
+        settings.lockstep = true;
+        assert!(settings.validate("pong").unwrap_err().contains("--samples-per-insert 8"));
+    }
+
+    #[test]
+    fn a_shard_that_no_lane_fills_counts_for_nothing() {
+        let mut settings = Settings::paper();
+        (settings.shards, settings.actors, settings.lanes) = (8, 1, 2);
+        settings.min_size.0 = 250_000;
+        assert_eq!(settings.validate("pong"), Ok(()), "two shards of 125,000");
+        settings.min_size.0 += 1;
+        let error = settings.validate("pong").unwrap_err();
+        assert!(error.contains("2, which fills only 2 of 8 shards of 125000"), "{error}");
+        assert!(error.ends_with("raise lanes or actors, or lower shards or min_size"), "{error}");
+        settings.lanes = 8;
+        assert_eq!(settings.validate("pong"), Ok(()));
+        settings.capacity.0 = 250_007;
+        assert!(settings.validate("pong").unwrap_err().contains("250000 in all"));
+        settings.lockstep = true;
+        assert_eq!(settings.validate("pong"), Ok(()), "in lockstep there is one replay");
     }
 }

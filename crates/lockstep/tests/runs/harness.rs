@@ -10,7 +10,8 @@ use sha2::{Digest, Sha256};
 
 /// The order to train `game` with some settings.
 pub fn order(path: &Path, game: &str, settings: &[(&str, &str)], resume: bool) -> String {
-    let flags = settings.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect();
+    let settings = settings.iter().chain(&[("lockstep", "true")]);
+    let flags = settings.map(|(key, text)| ((*key).into(), (*text).into())).collect();
     let resolved = Layers { flags, ..Layers::default() }.resolve(Some(game)).unwrap();
     let order = Order::Train { run: path.to_owned(), resolved: Box::new(resolved), resume };
     serde_json::to_string(&order).unwrap()

@@ -1,0 +1,198 @@
+//! What training looks like over a stretch: means over updates, the newest scores, counts per second.
+//!
+//! Everyone who trains keeps these, in lockstep or as a learner, and knows no tensors for it. Time is an argument.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::record::Training;
+
+/// Updates between two entries of the training record.
+pub const RECORD_EVERY_UPDATES: u64 = 200;
+
+/// Training games whose mean score is shown.
+const RECENT_GAMES: usize = 20;
+
+/// The stretch over which a speed is measured: long enough to be steady, short enough to show a stop.
+const SPEED_WINDOW: Duration = Duration::from_secs(5);
+
+/// Least time between two points of a speed, which bounds how many are kept.
+const SPEED_STEP: Duration = Duration::from_millis(100);
+
+/// What one update was like.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// The weighted mean loss.
+    pub loss: f64,
+    /// Mean |TD|.
+    pub td_error: f64,
+    /// Mean Q-value over states and actions.
+    pub q: f64,
+    /// Mean entropy of the policy in nats.
+    pub entropy: f64,
+    /// Length of the gradient before clamping.
+    pub gradient_norm: f64,
+    /// Mean importance weight.
+    pub importance_weight: f64,
+}
+
+/// Where the run stands when its averages are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Frames so far.
+    pub frames: u64,
+    /// Updates so far.
+    pub updates: u64,
+    /// Transitions in the replay.
+    pub replay_items: u64,
+    /// Compressed bytes of frames in the replay.
+    pub replay_bytes: u64,
+}
+
+/// Means over the updates since the last entry of the training record.
+#[derive(Clone, Debug)]
+pub struct Averages {
+    sums: Figures,
+    count: u64,
+    since: Instant,
+    since_frames: u64,
+    loss: Option<f64>,
+}
+
+impl Averages {
+    /// Nothing yet, in a run that stands at `frames`.
+    pub fn new(frames: u64, now: Instant) -> Self {
+        Self { sums: Figures::default(), count: 0, since: now, since_frames: frames, loss: None }
+    }
+
+    /// Counts one update.
+    pub fn add(&mut self, update: &Figures) {
+        let Figures { loss, td_error, q, entropy, gradient_norm, importance_weight } = update;
+        self.sums.loss += loss;
+        self.sums.td_error += td_error;
+        self.sums.q += q;
+        self.sums.entropy += entropy;
+        self.sums.gradient_norm += gradient_norm;
+        self.sums.importance_weight += importance_weight;
+        self.count += 1;
+    }
+
+    /// The entry for the record once [`RECORD_EVERY_UPDATES`] updates have come, and a new stretch begins.
+    pub fn take(&mut self, at: Counts, now: Instant) -> Option<Training> {
+        if self.count < RECORD_EVERY_UPDATES {
+            return None;
+        }
+        let count = self.count as f64;
+        let seconds = now.saturating_duration_since(self.since).as_secs_f64().max(1e-9);
+        let training = Training {
+            frames: at.frames,
+            updates: at.updates,
+            loss: self.sums.loss / count,
+            td_error: self.sums.td_error / count,
+            q: self.sums.q / count,
+            entropy: self.sums.entropy / count,
+            gradient_norm: self.sums.gradient_norm / count,
+            importance_weight: self.sums.importance_weight / count,
+            replay_items: at.replay_items,
+            replay_bytes: at.replay_bytes,
+            // Frames may go back when a shard comes back empty.
+            frames_per_second: at.frames.saturating_sub(self.since_frames) as f64 / seconds,
+            updates_per_second: count / seconds,
+        };
+        *self = Self { loss: Some(training.loss), ..Self::new(at.frames, now) };
+        Some(training)
+    }
+
+    /// Mean loss of the last whole stretch, for [`crate::event::Standing`].
+    pub fn loss(&self) -> Option<f64> {
+        self.loss
+    }
+}
+
+/// The mean score of the newest training games.
+#[derive(Clone, Debug, Default)]
+pub struct RecentScores(VecDeque<f64>);
+
+impl RecentScores {
+    /// Counts a game.
+    pub fn add(&mut self, score: f64) {
+        if self.0.len() == RECENT_GAMES {
+            self.0.pop_front();
+        }
+        self.0.push_back(score);
+    }
+
+    /// The mean, once there is a game.
+    pub fn mean(&self) -> Option<f64> {
+        (!self.0.is_empty()).then(|| self.0.iter().sum::<f64>() / self.0.len() as f64)
+    }
+}
+
+/// How fast a count grows, over the last seconds.
+#[derive(Clone, Debug)]
+pub struct Speed(VecDeque<(Instant, u64)>);
+
+impl Speed {
+    /// A count that stands at `count`.
+    pub fn new(count: u64, now: Instant) -> Self {
+        Self(VecDeque::from([(now, count)]))
+    }
+
+    /// Counts per second, given what the count is now.
+    pub fn at(&mut self, count: u64, now: Instant) -> f64 {
+        while self.0.len() > 1 && now.saturating_duration_since(self.0[1].0) >= SPEED_WINDOW {
+            self.0.pop_front();
+        }
+        let (since, from) = self.0[0];
+        if self.0.back().is_none_or(|(last, _)| now.saturating_duration_since(*last) >= SPEED_STEP) {
+            self.0.push_back((now, count));
+        }
+        let seconds = now.saturating_duration_since(since).as_secs_f64();
+        if seconds > 0.0 { count.saturating_sub(from) as f64 / seconds } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stretch_is_averaged_and_the_next_starts_anew() {
+        let start = Instant::now();
+        let mut averages = Averages::new(1_000, start);
+        let at = Counts { frames: 1_800, updates: 200, replay_items: 7, replay_bytes: 70 };
+        for update in 0..RECORD_EVERY_UPDATES {
+            assert_eq!(averages.take(at, start), None);
+            averages.add(&Figures { loss: (update % 2) as f64, q: 3.0, ..Figures::default() });
+        }
+        let training = averages.take(at, start + Duration::from_secs(2)).unwrap();
+        assert_eq!((training.loss, training.q, training.td_error), (0.5, 3.0, 0.0));
+        assert_eq!((training.frames_per_second, training.updates_per_second), (400.0, 100.0));
+        assert_eq!((training.frames, training.updates, training.replay_items), (1_800, 200, 7));
+        assert_eq!((averages.loss(), averages.take(at, start)), (Some(0.5), None));
+    }
+
+    #[test]
+    fn only_the_newest_games_count() {
+        let mut recent = RecentScores::default();
+        assert_eq!(recent.mean(), None);
+        recent.add(1e6);
+        (0..RECENT_GAMES).for_each(|_| recent.add(2.0));
+        assert_eq!(recent.mean(), Some(2.0));
+    }
+
+    #[test]
+    fn a_speed_forgets_what_is_long_ago() {
+        let start = Instant::now();
+        let after = |seconds: f64| start + Duration::from_secs_f64(seconds);
+        let mut speed = Speed::new(100, start);
+        assert_eq!(speed.at(100, start), 0.0);
+        assert_eq!(speed.at(300, after(2.0)), 100.0);
+        for second in 3..20 {
+            speed.at(300, after(f64::from(second)));
+        }
+        assert_eq!(speed.at(300, after(20.0)), 0.0, "nothing new for long");
+        assert_eq!(speed.at(50, after(21.0)), 0.0, "a count that went back is no speed");
+        assert!(speed.0.len() < 60);
+    }
+}

@@ -1,0 +1,212 @@
+//! How training is going: a bar on a terminal, a plain line now and then elsewhere.
+//!
+//! Lockstep and cluster look alike here: whoever trains fills a [`Standing`], and this shows it.
+
+use std::cell::Cell;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::event::Standing;
+use crate::output::note;
+use crate::record::{AGENT, Evaluation};
+use crate::resolve::Resolved;
+use crate::units::{duration, grouped};
+
+/// Time between two plain lines.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+/// Time between two changes of the bar.
+const BAR_EVERY: Duration = Duration::from_millis(200);
+
+/// The display of one run.
+#[derive(Debug)]
+pub struct Progress {
+    bar: ProgressBar,
+    terminal: bool,
+    budget: u64,
+    /// How many actors there should be; none in lockstep.
+    actors: Option<u32>,
+    shown: Instant,
+    noted: Cell<Instant>,
+    started: (Instant, u64),
+}
+
+impl Progress {
+    /// A display for a run that has not begun yet.
+    pub fn new(resolved: &Resolved) -> Self {
+        let settings = &resolved.settings;
+        let terminal = std::io::stderr().is_terminal();
+        let bar = ProgressBar::with_draw_target(
+            Some(settings.frames.0),
+            if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() },
+        );
+        let style = "{bar:16.cyan/blue} {percent:>3}% {human_pos}/{human_len} frames · {wide_msg}";
+        bar.set_style(ProgressStyle::with_template(style).expect("the template is well formed"));
+        let now = Instant::now();
+        Self {
+            bar,
+            terminal,
+            budget: settings.frames.0,
+            actors: (!settings.lockstep).then_some(settings.actors),
+            shown: now,
+            noted: Cell::new(now),
+            started: (now, 0),
+        }
+    }
+
+    /// Says what is trained and where, in a run that stands at `frames`.
+    pub fn begin(&mut self, resolved: &Resolved, path: &Path, frames: u64) {
+        let settings = &resolved.settings;
+        self.started = (Instant::now(), frames);
+        self.bar.set_position(frames);
+        self.say(&format!(
+            "training {} with {} and {} replay for {} frames in {}",
+            resolved.game,
+            settings.algorithm,
+            settings.strategy,
+            grouped(settings.frames.0),
+            path.display(),
+        ));
+    }
+
+    /// Prints a line above the bar.
+    pub fn say(&self, line: &str) {
+        if self.terminal && !self.bar.is_finished() { self.bar.println(line) } else { note(line) }
+    }
+
+    /// Says what is being waited for.
+    pub fn note(&self, what: &str) {
+        self.bar.set_message(what.to_owned());
+        if !self.terminal && self.noted.get().elapsed() >= LINE_EVERY {
+            self.noted.set(Instant::now());
+            note(what);
+        }
+    }
+
+    /// Prints an evaluation.
+    pub fn evaluated(&self, evaluation: &Evaluation) {
+        let what = match evaluation.player.as_str() {
+            AGENT => "evaluation",
+            other => other,
+        };
+        self.say(&format!(
+            "frame {:>11}  {what} {:>9.2} ± {:.2} over {} games ({})",
+            grouped(evaluation.frames),
+            evaluation.mean,
+            evaluation.standard_error,
+            evaluation.scores.len(),
+            evaluation.policy,
+        ));
+    }
+
+    /// Whether it is time to [`Progress::show`] again, for who would rather not gather figures in vain.
+    pub fn is_due(&self) -> bool {
+        self.shown.elapsed() >= if self.terminal { BAR_EVERY } else { LINE_EVERY }
+    }
+
+    /// Shows where the run stands, not too often.
+    pub fn show(&mut self, standing: &Standing) {
+        if !self.is_due() {
+            return;
+        }
+        self.shown = Instant::now();
+        self.bar.set_position(standing.frames);
+        let message = self.message(standing, self.started.0.elapsed());
+        if self.terminal {
+            self.bar.set_message(message);
+        } else {
+            let percent = 100 * standing.frames / self.budget.max(1);
+            note(&format!("frame {:>11} ({percent:>3}%)  {message}", grouped(standing.frames)));
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// What matters most comes first: a narrow terminal cuts the rest off.
+    fn message(&self, standing: &Standing, running: Duration) -> String {
+        let mut parts = Vec::new();
+        parts.extend(standing.waiting.as_ref().map(|what| format!("waiting for {what}")));
+        parts.extend(self.left(standing, running).map(|left| format!("{left} left")));
+        parts.extend(standing.training_score.map(|score| format!("training {score:.1}")));
+        parts.extend(standing.evaluation_score.map(|score| format!("evaluation {score:.1}")));
+        parts.push(format!("{:.0} frames/s", standing.frames_per_second));
+        if standing.updates > 0 {
+            parts.push(format!("{:.0} updates/s", standing.updates_per_second));
+        }
+        parts.extend(self.actors.map(|wanted| count_of(standing.actors, wanted)));
+        let megabytes = standing.replay_bytes as f64 / 1e6;
+        parts.push(format!("replay {} ({megabytes:.0} MB)", grouped(standing.replay_items)));
+        parts.extend(standing.loss.map(|loss| format!("loss {loss:.4}")));
+        parts.join(" · ")
+    }
+
+    /// Time left at the pace since the beginning, which a pause for an evaluation hardly moves.
+    fn left(&self, standing: &Standing, running: Duration) -> Option<String> {
+        let done = standing.frames.saturating_sub(self.started.1);
+        let left = self.budget.saturating_sub(standing.frames) as f64;
+        (done > 0 && left > 0.0).then(|| duration(running.as_secs_f64() * left / done as f64))
+    }
+}
+
+fn count_of(there: u32, wanted: u32) -> String {
+    match (there == wanted, wanted) {
+        (true, 1) => "1 actor".into(),
+        (true, _) => format!("{wanted} actors"),
+        (false, _) => format!("{there} of {wanted} actors"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resolve::Layers;
+
+    fn standing() -> Standing {
+        Standing {
+            frames: 5_000,
+            updates: 40,
+            frames_per_second: 812.4,
+            updates_per_second: 25.0,
+            loss: Some(0.25),
+            training_score: Some(21.0),
+            evaluation_score: Some(9.5),
+            replay_items: 4_000,
+            replay_bytes: 2_400_000,
+            actors: 1,
+            waiting: None,
+        }
+    }
+
+    fn progress(lockstep: &str) -> Progress {
+        let flags = vec![("lockstep".into(), lockstep.into())];
+        Progress::new(&Layers { flags, ..Layers::default() }.resolve(Some("cartpole")).unwrap())
+    }
+
+    #[test]
+    fn a_cluster_is_shown_whole() {
+        let message = progress("false").message(&standing(), Duration::from_secs(10));
+        assert_eq!(
+            message,
+            "30 s left · training 21.0 · evaluation 9.5 · 812 frames/s · 25 updates/s · 1 of 2 actors · \
+             replay 4,000 (2 MB) · loss 0.2500"
+        );
+    }
+
+    #[test]
+    fn what_is_waited_for_comes_first() {
+        let standing = Standing { waiting: Some("shard-1".into()), actors: 2, ..Standing::default() };
+        let message = progress("false").message(&standing, Duration::from_secs(10));
+        assert_eq!(message, "waiting for shard-1 · 0 frames/s · 2 actors · replay 0 (0 MB)");
+    }
+
+    #[test]
+    fn lockstep_has_no_actors_to_count() {
+        let message = progress("true").message(&standing(), Duration::from_secs(10));
+        assert!(!message.contains("actor"), "{message}");
+    }
+}

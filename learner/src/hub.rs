@@ -1,0 +1,279 @@
+//! What the learner's service and its training share: who is in the run, what is published, what was reported.
+//!
+//! Publications are watch channels: a reader sees the newest and misses what lay between, and a slow one holds nobody
+//! up. Weights are serialised once, and all streams share the bytes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use proto::v1;
+use tokio::sync::{mpsc, watch};
+
+/// Reports that may wait for the training thread, which looks for them several times a second.
+pub const REPORTS_MAX: usize = 1024;
+
+/// What members tell the training thread.
+#[derive(Clone, Debug)]
+pub enum Report {
+    /// Training games that ended.
+    Episodes(Vec<v1::Episode>),
+    /// An evaluation.
+    Evaluation(v1::EvaluationReport),
+}
+
+/// What never changes while this learner lives.
+#[derive(Clone, Debug)]
+pub struct Charter {
+    /// The run's name, unique over all runs.
+    pub run: String,
+    /// Which start of the learner.
+    pub incarnation: u32,
+    /// The run's configuration as JSON.
+    pub config: String,
+    /// The network's shape as JSON.
+    pub architecture: String,
+    /// Where the shards are.
+    pub shards: Vec<v1::ShardAddress>,
+}
+
+/// Why someone can't be part of the run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    /// Someone newer has its place.
+    #[error("{role} {index} incarnation {incarnation} was replaced by {newest}: join again as a new one")]
+    Replaced {
+        /// What it is.
+        role: &'static str,
+        /// Its place.
+        index: u32,
+        /// Its incarnation.
+        incarnation: u64,
+        /// Who has the place now.
+        newest: u64,
+    },
+    /// It never joined this learner.
+    #[error("{role} {index} has not joined: call Join first")]
+    Unknown {
+        /// What it is.
+        role: &'static str,
+        /// Its place.
+        index: u32,
+    },
+    /// There are too many.
+    #[error("the run has {most} members already: start fewer actors")]
+    Full {
+        /// As many as there can be.
+        most: u32,
+    },
+}
+
+/// Members that a run can have: as many as the settings allow actors, and evaluators beside them.
+const MEMBERS_MAX: u32 = 8192;
+
+/// Shared by the service and the training thread.
+#[derive(Debug)]
+pub struct Hub {
+    /// What never changes.
+    pub charter: Charter,
+    members: Mutex<Members>,
+    /// The newest weights, for actors.
+    pub weights: watch::Sender<Option<Arc<v1::Weights>>>,
+    /// The newest weights that wait to be evaluated.
+    pub evaluation: watch::Sender<Option<Arc<v1::Weights>>>,
+    /// Agent steps of the whole run.
+    pub agent_steps: watch::Sender<u64>,
+    /// The run has ended.
+    pub finished: watch::Sender<bool>,
+    reports: mpsc::Sender<Report>,
+}
+
+#[derive(Debug, Default)]
+struct Members {
+    by_place: BTreeMap<(Role, u32), Member>,
+    joined: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    incarnation: u64,
+    streams: u32,
+}
+
+/// What a member does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Plays to learn.
+    Actor,
+    /// Plays for scores.
+    Evaluator,
+}
+
+impl Role {
+    /// Its name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Actor => "actor",
+            Role::Evaluator => "evaluator",
+        }
+    }
+}
+
+impl Hub {
+    /// A run with nobody in it yet.
+    pub fn new(charter: Charter) -> (Arc<Self>, mpsc::Receiver<Report>) {
+        let (reports, receiver) = mpsc::channel(REPORTS_MAX);
+        let hub = Self {
+            charter,
+            members: Mutex::default(),
+            weights: watch::Sender::new(None),
+            evaluation: watch::Sender::new(None),
+            agent_steps: watch::Sender::new(0),
+            finished: watch::Sender::new(false),
+            reports,
+        };
+        (Arc::new(hub), receiver)
+    }
+
+    /// Gives a newcomer a place: the one it wishes for, whose former owner is fenced, or the lowest that nobody uses.
+    pub fn join(&self, role: Role, wish: Option<u32>) -> Result<(u32, u64), Denied> {
+        let mut members = self.members();
+        let taken =
+            |index: &u32| members.by_place.get(&(role, *index)).is_some_and(|member| member.streams > 0);
+        let index = wish.or_else(|| (0..MEMBERS_MAX).find(|index| !taken(index)));
+        let index = index.filter(|&index| index < MEMBERS_MAX).ok_or(Denied::Full { most: MEMBERS_MAX })?;
+        // Unique and growing over all starts of the learner, which are counted in the run's directory.
+        members.joined += 1;
+        let incarnation = u64::from(self.charter.incarnation) << 32 | u64::from(members.joined);
+        members.by_place.insert((role, index), Member { incarnation, streams: 0 });
+        Ok((index, incarnation))
+    }
+
+    /// Takes back a member of before: this learner may be a later one than it had joined.
+    pub fn rejoin(&self, role: Role, index: u32, incarnation: u64) -> Result<(), Denied> {
+        let mut members = self.members();
+        let newest = members.by_place.get(&(role, index)).map(|member| member.incarnation);
+        match newest {
+            Some(newest) if newest > incarnation => {
+                Err(Denied::Replaced { role: role.name(), index, incarnation, newest })
+            }
+            Some(newest) if newest == incarnation => Ok(()),
+            _ if index >= MEMBERS_MAX => Err(Denied::Full { most: MEMBERS_MAX }),
+            _ => {
+                members.by_place.insert((role, index), Member { incarnation, streams: 0 });
+                Ok(())
+            }
+        }
+    }
+
+    /// Checks that whoever calls has its place still.
+    pub fn check(&self, role: Role, index: u32, incarnation: u64) -> Result<(), Denied> {
+        let members = self.members();
+        let name = role.name();
+        let newest =
+            members.by_place.get(&(role, index)).ok_or(Denied::Unknown { role: name, index })?.incarnation;
+        match newest == incarnation {
+            true => Ok(()),
+            false => Err(Denied::Replaced { role: name, index, incarnation, newest }),
+        }
+    }
+
+    /// Counts a stream of a member for as long as the guard lives.
+    pub fn connected(self: &Arc<Self>, role: Role, index: u32, incarnation: u64) -> Connected {
+        self.count_stream((role, index), incarnation, 1);
+        Connected { hub: self.clone(), place: (role, index), incarnation }
+    }
+
+    /// Members that are connected now.
+    pub fn present(&self, role: Role) -> u32 {
+        let members = self.members();
+        let present = |(place, member): &(&(Role, u32), &Member)| place.0 == role && member.streams > 0;
+        members.by_place.iter().filter(present).count() as u32
+    }
+
+    /// Hands a report to the training thread; waits while it is busy.
+    pub async fn report(&self, report: Report) {
+        let _ = self.reports.send(report).await;
+    }
+
+    fn count_stream(&self, place: (Role, u32), incarnation: u64, change: i32) {
+        if let Some(member) = self.members().by_place.get_mut(&place)
+            && member.incarnation == incarnation
+        {
+            member.streams = member.streams.saturating_add_signed(change);
+        }
+    }
+
+    fn members(&self) -> MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A member's open stream.
+#[derive(Debug)]
+pub struct Connected {
+    hub: Arc<Hub>,
+    place: (Role, u32),
+    incarnation: u64,
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.hub.count_stream(self.place, self.incarnation, -1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hub(incarnation: u32) -> Arc<Hub> {
+        let charter = Charter {
+            run: "run".into(),
+            incarnation,
+            config: String::new(),
+            architecture: String::new(),
+            shards: Vec::new(),
+        };
+        Hub::new(charter).0
+    }
+
+    #[test]
+    fn newcomers_get_the_lowest_free_place() {
+        let hub = hub(1);
+        let (first, incarnation) = hub.join(Role::Actor, None).unwrap();
+        let stream = hub.connected(Role::Actor, first, incarnation);
+        assert_eq!(hub.join(Role::Actor, None).unwrap().0, 1);
+        assert_eq!(hub.join(Role::Evaluator, None).unwrap().0, 0, "evaluators have places of their own");
+        assert_eq!((hub.present(Role::Actor), hub.present(Role::Evaluator)), (1, 0));
+        drop(stream);
+        assert_eq!(hub.join(Role::Actor, None).unwrap().0, 0);
+    }
+
+    #[test]
+    fn whoever_takes_a_place_fences_its_former_owner() {
+        let hub = hub(1);
+        let (_, old) = hub.join(Role::Actor, Some(3)).unwrap();
+        let (_, new) = hub.join(Role::Actor, Some(3)).unwrap();
+        assert!(new > old);
+        assert!(hub.check(Role::Actor, 3, new).is_ok());
+        assert!(matches!(hub.check(Role::Actor, 3, old), Err(Denied::Replaced { .. })));
+        assert!(matches!(hub.rejoin(Role::Actor, 3, old), Err(Denied::Replaced { .. })));
+    }
+
+    #[test]
+    fn a_member_of_a_former_learner_goes_on_and_newcomers_are_newer() {
+        let (_, old) = hub(1).join(Role::Actor, Some(0)).unwrap();
+        let later = hub(2);
+        assert!(matches!(later.check(Role::Actor, 0, old), Err(Denied::Unknown { .. })));
+        later.rejoin(Role::Actor, 0, old).unwrap();
+        assert!(later.check(Role::Actor, 0, old).is_ok());
+        assert!(later.join(Role::Actor, Some(0)).unwrap().1 > old);
+    }
+
+    #[test]
+    fn there_is_an_end_to_how_many_can_join() {
+        let hub = hub(1);
+        assert_eq!(hub.join(Role::Actor, Some(MEMBERS_MAX)), Err(Denied::Full { most: MEMBERS_MAX }));
+        assert!(hub.rejoin(Role::Actor, u32::MAX, 5).is_err());
+    }
+}

@@ -1,0 +1,471 @@
+//! Batches ahead of the update: rate control, sampling over all shards, decoding.
+//!
+//! One task owns the connections to the shards and the state of the ratio. It draws a batch when the ratio allows and
+//! there is room, has it unpacked on a blocking thread straight into the tensors of the update, and hands it on. At most
+//! `prefetch_batches` wait for the training thread. What can't be unpacked is removed from its shard and another item
+//! drawn. While the ratio holds it back it asks the shards for news, and says what it waits for.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use nn::{Batch, Input};
+use proto::{Sampled, convert, v1};
+use rand_chacha::ChaCha8Rng;
+use replay::ItemKey;
+use replay::control::{Control, Mark, Wait};
+use replay::spread::{Masses, Point};
+use rpc::shard::{Shard, ShardError, heard};
+use run::settings::Settings;
+use tch::Device;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use crate::batch::Assembler;
+use crate::importance::{self, Importance};
+use crate::metrics::Metrics;
+use crate::priorities::Priorities;
+
+/// How long one request for news waits at a shard.
+const NEWS_WAIT: Duration = Duration::from_millis(100);
+
+/// News are asked for this often while there is nothing to draw, so that a shard that came back is told what it holds.
+const NEWS_EVERY: Duration = Duration::from_secs(1);
+
+/// Pause when no shard answers.
+const SILENCE_PAUSE: Duration = Duration::from_millis(50);
+
+/// A wait longer than this is worth a line in the log, and then one for every ten of these.
+const COMPLAIN_AFTER: Duration = Duration::from_secs(2);
+
+/// How often missing items of one batch are drawn anew before the batch is given up.
+const REDRAWS_MAX: usize = 16;
+
+/// A batch, ready to be learned from.
+#[derive(Debug)]
+pub struct Prepared {
+    /// Its tensors.
+    pub batch: Batch,
+    /// Shard and name of each item, in the batch's order.
+    pub keys: Vec<(usize, ItemKey)>,
+    /// Mean importance weight.
+    pub importance_weight: f64,
+    /// Batches drawn before it, in this life of the learner.
+    pub number: u64,
+    /// Mean number of items inserted after an item of it, in its shard.
+    pub age_inserts: f64,
+    /// Gives back its place when the batch is taken.
+    pub place: OwnedSemaphorePermit,
+}
+
+/// What intake shall do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Prepare batches.
+    Training,
+    /// No more: training is over, the evaluation is not.
+    Over,
+    /// The run has ended: say so to the shards.
+    Finished,
+}
+
+/// Where the replay stands.
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    /// Agent steps of the whole run.
+    pub agent_steps: u64,
+    /// Transitions in all shards that answer.
+    pub items: u64,
+    /// Their packed frames.
+    pub bytes: u64,
+    /// What is waited for, if anything.
+    pub waiting: Option<String>,
+    /// How far the shards have counted.
+    pub marks: Vec<Mark>,
+    /// Shards that answer.
+    pub shards: u32,
+    /// Samples drawn and inserts counted in this life of the learner.
+    pub totals: (u64, u64),
+    /// Samples per insert since the ratio began.
+    pub ratio: Option<f64>,
+    /// Why there will be no more batches.
+    pub failed: Option<String>,
+}
+
+/// All that intake needs.
+pub struct Intake {
+    shards: Vec<Shard>,
+    last: Vec<Option<v1::Shard>>,
+    control: Control,
+    settings: Settings,
+    actions: u16,
+    importance: Importance,
+    assembler: Option<Assembler>,
+    input: Input,
+    device: Device,
+    rng: ChaCha8Rng,
+    priorities: Priorities,
+    metrics: Arc<Metrics>,
+    standing: watch::Sender<Standing>,
+    first_update: u64,
+    drawn: u64,
+    waiting_since: Option<(Instant, Instant)>,
+}
+
+/// What an intake is made of.
+pub struct Parts {
+    /// The shards.
+    pub shards: Vec<Shard>,
+    /// The ratio.
+    pub control: Control,
+    /// The run's settings.
+    pub settings: Settings,
+    /// Number of actions.
+    pub actions: u16,
+    /// Unpacks.
+    pub assembler: Assembler,
+    /// The network's input.
+    pub input: Input,
+    /// Where the network lives.
+    pub device: Device,
+    /// Draws.
+    pub rng: ChaCha8Rng,
+    /// Where removals go.
+    pub priorities: Priorities,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+    /// Updates made before.
+    pub updates: u64,
+}
+
+/// One drawn item and the shard that it came from.
+struct Drawn {
+    shard: usize,
+    item: v1::Item,
+}
+
+/// Items that were unpacked, and those that could not be.
+struct Unpacked {
+    assembler: Assembler,
+    /// Shard, name, in-shard probability, age.
+    good: Vec<(usize, ItemKey, f64, u64)>,
+    bad: Vec<(usize, ItemKey)>,
+    broken: usize,
+}
+
+impl Intake {
+    /// An intake, and where to see how it stands.
+    pub fn new(parts: Parts) -> (Self, watch::Receiver<Standing>) {
+        let (standing, receiver) = watch::channel(Standing::default());
+        let intake = Self {
+            last: vec![None; parts.shards.len()],
+            shards: parts.shards,
+            control: parts.control,
+            importance: Importance::new(&parts.settings),
+            settings: parts.settings,
+            actions: parts.actions,
+            assembler: Some(parts.assembler),
+            input: parts.input,
+            device: parts.device,
+            rng: parts.rng,
+            priorities: parts.priorities,
+            metrics: parts.metrics,
+            standing,
+            first_update: parts.updates,
+            drawn: 0,
+            waiting_since: None,
+        };
+        (intake, receiver)
+    }
+
+    /// Draws while there is training, then waits for the end, of which it tells the shards.
+    pub async fn run(mut self, batches: mpsc::Sender<Prepared>, mut phase: watch::Receiver<Phase>) {
+        let failed = tokio::select! {
+            failed = self.draw_batches(&batches) => failed,
+            _ = phase.wait_for(|phase| *phase != Phase::Training) => Ok(()),
+        };
+        if let Err(reason) = failed {
+            self.standing.send_modify(|standing| standing.failed = Some(reason));
+            return;
+        }
+        if phase.wait_for(|phase| *phase == Phase::Finished).await.is_ok() {
+            self.tell_the_end().await;
+        }
+    }
+
+    async fn draw_batches(&mut self, batches: &mpsc::Sender<Prepared>) -> Result<(), String> {
+        let places = Arc::new(Semaphore::new(self.settings.prefetch_batches));
+        loop {
+            let place = loop {
+                tokio::select! {
+                    place = places.clone().acquire_owned() => break place.expect("never closed"),
+                    () = sleep(NEWS_EVERY) => self.ask_for_news(Duration::ZERO).await?,
+                }
+            };
+            self.wait_for_the_ratio().await?;
+            let started = Instant::now();
+            let Some(prepared) = self.prepare(place).await? else { continue };
+            self.metrics.prepare_seconds.observe(started.elapsed().as_secs_f64());
+            if batches.send(prepared).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn wait_for_the_ratio(&mut self) -> Result<(), String> {
+        while let Err(wait) = self.control.can_sample() {
+            self.waits(&wait);
+            self.check_room()?;
+            self.ask_for_news(NEWS_WAIT).await?;
+        }
+        if let Some((since, _)) = self.waiting_since.take() {
+            if since.elapsed() >= COMPLAIN_AFTER {
+                info!(seconds = since.elapsed().as_secs_f64(), "goes on");
+            }
+            self.metrics.waits_for(None);
+            self.standing.send_modify(|standing| standing.waiting = None);
+        }
+        Ok(())
+    }
+
+    fn waits(&mut self, wait: &Wait) {
+        let what = wait.to_string();
+        self.metrics.waits_for(Some(wait.name()));
+        let now = Instant::now();
+        let (since, told) = *self.waiting_since.get_or_insert((now, now));
+        let long_ago = if since == told { COMPLAIN_AFTER } else { COMPLAIN_AFTER * 10 };
+        if told.elapsed() >= long_ago {
+            self.waiting_since = Some((since, now));
+            let silent: Vec<_> = (0..self.shards.len())
+                .filter(|&shard| !self.control.is_present(shard))
+                .map(|shard| self.shards[shard].address().to_string())
+                .collect();
+            info!(for_what = %what, seconds = since.elapsed().as_secs_f64(), ?silent, "waiting");
+        }
+        self.standing.send_modify(|standing| standing.waiting = Some(what));
+    }
+
+    /// Frames that do not fit take their transitions along; a replay that can't hold `min_size` would never begin.
+    fn check_room(&self) -> Result<(), String> {
+        let (items, wanted) = (self.control.items(), self.settings.min_size.0);
+        let counters = self.last.iter().flatten().filter_map(|shard| shard.counters);
+        let gone: u64 = counters.map(|counters| counters.evicted + counters.reclaimed_items).sum();
+        if items < wanted && gone > 0 && self.last.iter().all(Option::is_some) && self.full() {
+            return Err(format!(
+                "the shards hold {items} transitions and min_size is {wanted}: raise capacity or replay_bytes, or lower min_size"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether every shard that has items has begun to forget some.
+    fn full(&self) -> bool {
+        let counted = |shard: &&v1::Shard| shard.items > 0;
+        self.last.iter().flatten().filter(counted).all(|shard| {
+            let counters = shard.counters.unwrap_or_default();
+            counters.evicted + counters.reclaimed_items > 0
+        })
+    }
+
+    async fn ask_for_news(&mut self, wait: Duration) -> Result<(), String> {
+        let control = &self.control;
+        let asked = self.shards.iter_mut().enumerate().map(|(index, shard)| {
+            let until = if wait.is_zero() { 0 } else { control.until_inserts(index) };
+            shard.grant(control.allowance(index), until, wait, false)
+        });
+        let answers = join_all(asked).await;
+        let mut heard_any = false;
+        for (shard, answer) in answers.into_iter().enumerate() {
+            heard_any |= self.take(shard, answer.map(Some))?.is_some();
+        }
+        self.publish();
+        if !heard_any {
+            sleep(SILENCE_PAUSE).await;
+        }
+        Ok(())
+    }
+
+    /// Takes in a shard's news, or that it has none.
+    fn take(
+        &mut self,
+        shard: usize,
+        answer: Result<Option<v1::Shard>, ShardError>,
+    ) -> Result<Option<()>, String> {
+        match answer {
+            Ok(Some(news)) => {
+                if self.last[shard].as_ref().is_none_or(|last| last.incarnation != news.incarnation) {
+                    let items = news.items;
+                    info!(shard = %self.shards[shard].address(), id = news.id, incarnation = news.incarnation, items, "shard");
+                }
+                let same = |(other, last): (usize, &Option<v1::Shard>)| {
+                    other != shard && last.as_ref().is_some_and(|last| last.id == news.id)
+                };
+                if self.last.iter().enumerate().any(same) {
+                    let address = self.shards[shard].address();
+                    return Err(format!(
+                        "{address} leads to shard {} as another address does: give each once",
+                        news.id
+                    ));
+                }
+                self.control.heard(shard, heard(&news));
+                self.metrics.largest_priority(news.largest_priority);
+                self.last[shard] = Some(news);
+                Ok(Some(()))
+            }
+            Ok(None) => Ok(None),
+            Err(ShardError::Unreachable(reason)) => {
+                if self.control.is_present(shard) {
+                    warn!(shard = %self.shards[shard].address(), reason, "the shard does not answer; drawing elsewhere");
+                }
+                self.control.lost(shard);
+                Ok(None)
+            }
+            Err(ShardError::Refused(reason)) => Err(reason),
+        }
+    }
+
+    /// Draws and unpacks one batch; `None` if the shards went away meanwhile.
+    async fn prepare(&mut self, place: OwnedSemaphorePermit) -> Result<Option<Prepared>, String> {
+        let wanted = self.settings.batch_size;
+        self.control.sampled(wanted as u64);
+        let mut masses = self.control.masses();
+        let mut good = Vec::with_capacity(wanted);
+        for _ in 0..REDRAWS_MAX {
+            if masses.is_empty() {
+                break;
+            }
+            let missing = wanted - good.len();
+            let stratified = self.settings.stratified && missing == wanted;
+            let points = masses.draw(missing, stratified, &mut self.rng);
+            let drawn = self.draw(&points, &mut masses).await?;
+            let unpacked = self.unpack(drawn).await;
+            self.forget(&unpacked);
+            good.extend(unpacked.good);
+            self.assembler = Some(unpacked.assembler);
+            if good.len() == wanted {
+                return Ok(Some(self.finish(good, &masses, place)));
+            }
+        }
+        warn!(got = good.len(), wanted, "a batch was given up");
+        let assembler = self.assembler.as_mut().expect("given back");
+        assembler.clear();
+        Ok(None)
+    }
+
+    /// Asks every shard for its part of the points; what a shard does not give weighs nothing from then on.
+    async fn draw(&mut self, points: &[Point], masses: &mut Masses) -> Result<Vec<Drawn>, String> {
+        let control = &self.control;
+        let asked = self.shards.iter_mut().enumerate().map(|(index, shard)| {
+            let own = points.iter().filter(|point| point.shard == index).map(|point| point.within).collect();
+            shard.sample(own, control.allowance(index))
+        });
+        let answers = join_all(asked).await;
+        let mut drawn = Vec::with_capacity(points.len());
+        for (shard, answer) in answers.into_iter().enumerate() {
+            let wanted = points.iter().filter(|point| point.shard == shard).count();
+            let got = match answer {
+                Ok(reply) => {
+                    let count = reply.items.len();
+                    drawn.extend(reply.items.into_iter().take(wanted).map(|item| Drawn { shard, item }));
+                    self.take(shard, Ok(reply.shard))?;
+                    count
+                }
+                Err(error) => {
+                    self.take(shard, Err(error))?;
+                    0
+                }
+            };
+            if got < wanted {
+                masses.lose(shard);
+            }
+        }
+        self.publish();
+        // Items of a shard that gave only some of what was asked have no known probability.
+        drawn.retain(|drawn| masses.share(drawn.shard) > 0.0);
+        Ok(drawn)
+    }
+
+    /// Decoding is work for a thread of its own.
+    async fn unpack(&mut self, drawn: Vec<Drawn>) -> Unpacked {
+        let assembler = self.assembler.take().expect("given back after each use");
+        let (stack, actions) = (self.settings.frame_stack, self.actions);
+        let work = move || unpack(assembler, drawn, stack, actions);
+        tokio::task::spawn_blocking(work).await.expect("unpacking does not panic")
+    }
+
+    fn forget(&self, unpacked: &Unpacked) {
+        let bad = unpacked.bad.len() + unpacked.broken;
+        if bad > 0 {
+            self.metrics.undecodable.inc_by(bad as u64);
+            self.priorities.remove(&unpacked.bad);
+        }
+    }
+
+    fn finish(
+        &mut self,
+        good: Vec<(usize, ItemKey, f64, u64)>,
+        masses: &Masses,
+        place: OwnedSemaphorePermit,
+    ) -> Prepared {
+        let exponent = self.importance.exponent(self.first_update + self.drawn);
+        let weights = exponent.map(|exponent| {
+            let probabilities: Vec<f64> =
+                good.iter().map(|(shard, _, probability, _)| masses.share(*shard) * probability).collect();
+            importance::weights(&probabilities, exponent)
+        });
+        let importance_weight =
+            weights.as_ref().map_or(1.0, |weights| weights.iter().sum::<f64>() / weights.len() as f64);
+        let assembler = self.assembler.as_mut().expect("given back");
+        let batch = assembler.finish(&self.input, self.device, weights.as_deref());
+        let age_inserts = good.iter().map(|(.., age)| *age as f64).sum::<f64>() / good.len() as f64;
+        let keys = good.into_iter().map(|(shard, key, ..)| (shard, key)).collect();
+        let number = self.drawn;
+        self.drawn += 1;
+        Prepared { batch, keys, importance_weight, number, age_inserts, place }
+    }
+
+    fn publish(&self) {
+        let present = |(index, shard): (usize, &Option<v1::Shard>)| {
+            shard.as_ref().filter(|_| self.control.is_present(index)).map(|shard| shard.frame_bytes_used)
+        };
+        let bytes: Vec<u64> = self.last.iter().enumerate().filter_map(present).collect();
+        self.standing.send_modify(|standing| {
+            standing.agent_steps = self.control.agent_steps();
+            standing.items = self.control.items();
+            standing.bytes = bytes.iter().sum();
+            standing.marks = self.control.marks();
+            standing.shards = bytes.len() as u32;
+            standing.totals = self.control.totals();
+            standing.ratio = self.control.ratio();
+        });
+    }
+
+    async fn tell_the_end(&mut self) {
+        let told = self.shards.iter_mut().map(|shard| shard.grant(None, 0, Duration::ZERO, true));
+        join_all(told).await;
+    }
+}
+
+fn unpack(mut assembler: Assembler, drawn: Vec<Drawn>, stack: usize, actions: u16) -> Unpacked {
+    let (mut good, mut bad, mut broken) = (Vec::with_capacity(drawn.len()), Vec::new(), 0);
+    for Drawn { shard, item } in drawn {
+        let sampled = match convert::sampled(item, stack, actions) {
+            Ok(sampled) => sampled,
+            Err(invalid) => {
+                warn!(shard, %invalid, "a shard sent an item that can't be");
+                broken += 1;
+                continue;
+            }
+        };
+        let Sampled { key, probability, age_inserts, lane, steps, frames, .. } = sampled;
+        match assembler.add(frames.iter().map(|frame| &frame[..]), steps.into_iter()) {
+            Ok(()) => good.push((shard, key, probability, age_inserts)),
+            Err(error) => {
+                warn!(actor = lane.actor, incarnation = lane.incarnation, lane = lane.lane, %error, "undecodable");
+                bad.push((shard, key));
+            }
+        }
+    }
+    Unpacked { assembler, good, bad, broken }
+}

@@ -1,0 +1,163 @@
+//! What the learner measures. `docs/metrics.md` says what each means.
+
+use prometheus::core::Collector;
+use prometheus::{
+    Counter, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry,
+};
+
+/// The learner's metrics.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "each is described where it is made, in the words of docs/metrics.md")]
+pub struct Metrics {
+    pub updates: IntCounter,
+    pub frames: IntGauge,
+    pub update_seconds: Histogram,
+    pub prepare_seconds: Histogram,
+    pub wait_seconds: Counter,
+    pub waiting: IntGaugeVec,
+    pub loss: Gauge,
+    pub td_error: Gauge,
+    pub q: Gauge,
+    pub entropy: Gauge,
+    pub gradient_norm: Gauge,
+    pub importance_weight: Gauge,
+    pub samples: IntCounter,
+    pub inserts: IntCounter,
+    pub samples_per_insert: Gauge,
+    pub prefetched: IntGauge,
+    pub prefetch_lag: Gauge,
+    pub sample_age: Gauge,
+    pub priorities: IntCounterVec,
+    pub largest: Gauge,
+    pub undecodable: IntCounter,
+    pub weights_version: IntGauge,
+    pub weights_bytes: IntGauge,
+    pub members: IntGaugeVec,
+    pub shards: IntGauge,
+    pub replay_items: IntGauge,
+    pub episodes: IntCounter,
+    pub training_score: Gauge,
+    pub evaluation_score: Gauge,
+    pub checkpoints: IntCounter,
+    pub checkpoint_seconds: Histogram,
+    pub refused: IntCounterVec,
+}
+
+/// What the learner can wait for, as labels.
+pub const WAITS: [&str; 4] = ["shards", "filling", "inserts", "evaluation"];
+
+impl Metrics {
+    /// Makes and registers them.
+    ///
+    /// # Panics
+    /// If two have one name.
+    pub fn register(registry: &Registry) -> Self {
+        let seconds = |name: &str, help: &str| {
+            let buckets = prometheus::exponential_buckets(0.0005, 2.0, 16).expect("a valid series");
+            add(registry, Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets)))
+        };
+        let gauge = |name: &str, help: &str| add(registry, Gauge::new(name, help));
+        let count = |name: &str, help: &str| add(registry, IntGauge::new(name, help));
+        let total = |name: &str, help: &str| add(registry, IntCounter::new(name, help));
+        let totals = |name: &str, help: &str, label: &str, values: &[&str]| {
+            let vector = add(registry, IntCounterVec::new(Opts::new(name, help), &[label]));
+            values.iter().for_each(|value| drop(vector.with_label_values(&[*value])));
+            vector
+        };
+        let counts = |name: &str, help: &str, label: &str, values: &[&str]| {
+            let vector = add(registry, IntGaugeVec::new(Opts::new(name, help), &[label]));
+            values.iter().for_each(|value| drop(vector.with_label_values(&[*value])));
+            vector
+        };
+        Self {
+            updates: total("learner_updates_total", "Gradient steps of this process"),
+            frames: count("learner_frames", "Emulator frames of the whole run"),
+            update_seconds: seconds("learner_update_seconds", "Time of one gradient step in libtorch"),
+            prepare_seconds: seconds("learner_prepare_seconds", "Time to sample and unpack one batch"),
+            wait_seconds: add(
+                registry,
+                Counter::new(
+                    "learner_batch_wait_seconds_total",
+                    "Time that the training thread waited for a batch",
+                ),
+            ),
+            waiting: counts("learner_waiting", "1 while the learner waits for this", "for", &WAITS),
+            loss: gauge("learner_loss", "Weighted mean loss, over the last 200 updates"),
+            td_error: gauge("learner_td_error", "Mean absolute TD error, over the last 200 updates"),
+            q: gauge("learner_q", "Mean Q-value, over the last 200 updates"),
+            entropy: gauge(
+                "learner_policy_entropy_nats",
+                "Mean entropy of the policy, over the last 200 updates",
+            ),
+            gradient_norm: gauge("learner_gradient_norm", "Mean length of the gradient before clamping"),
+            importance_weight: gauge("learner_importance_weight", "Mean importance weight"),
+            samples: total("learner_samples_total", "Transitions sampled by this process"),
+            inserts: total(
+                "learner_inserts_total",
+                "Transitions inserted into all shards, as this process heard",
+            ),
+            samples_per_insert: gauge(
+                "learner_samples_per_insert",
+                "Samples per insert since the ratio began",
+            ),
+            prefetched: count("learner_prefetched_batches", "Batches that wait for the training thread"),
+            prefetch_lag: gauge(
+                "learner_prefetch_lag_updates",
+                "Updates between drawing a batch and learning from it",
+            ),
+            sample_age: gauge(
+                "learner_sample_age_inserts",
+                "Mean number of inserts into its shard after a sampled transition",
+            ),
+            priorities: totals(
+                "learner_priorities_total",
+                "New priorities by what became of them",
+                "result",
+                &["applied", "stale", "lost", "dropped"],
+            ),
+            largest: gauge("learner_largest_priority", "The largest priority seen in any shard"),
+            undecodable: total(
+                "learner_undecodable_items_total",
+                "Sampled transitions that could not be unpacked",
+            ),
+            weights_version: count("learner_weights_version", "Number of the newest published weights"),
+            weights_bytes: count("learner_weights_bytes", "Size of the published weights"),
+            members: counts("learner_members", "Members that are connected", "role", &["actor", "evaluator"]),
+            shards: count("learner_shards_reachable", "Shards that answer"),
+            replay_items: count("learner_replay_items", "Transitions in all shards that answer"),
+            episodes: total("learner_episodes_total", "Training games that ended"),
+            training_score: gauge("learner_training_score", "Mean score of the newest 20 training games"),
+            evaluation_score: gauge("learner_evaluation_score", "Mean score of the newest evaluation"),
+            checkpoints: total("learner_checkpoints_total", "Checkpoints written"),
+            checkpoint_seconds: seconds("learner_checkpoint_seconds", "Time to write a checkpoint"),
+            refused: totals(
+                "learner_requests_refused_total",
+                "Calls refused, by reason",
+                "reason",
+                &["protocol", "run", "fenced", "full", "invalid"],
+            ),
+        }
+    }
+
+    /// Takes in a priority and gives the largest so far.
+    pub fn largest_priority(&self, priority: f64) -> f64 {
+        if priority.is_finite() && priority > self.largest.get() {
+            self.largest.set(priority);
+        }
+        self.largest.get()
+    }
+
+    /// Says what the learner waits for, or that it does not.
+    pub fn waits_for(&self, what: Option<&str>) {
+        for wait in WAITS {
+            self.waiting.with_label_values(&[wait]).set(i64::from(what == Some(wait)));
+        }
+    }
+}
+
+fn add<C: Collector + Clone + 'static>(registry: &Registry, metric: prometheus::Result<C>) -> C {
+    let metric = metric.expect("a valid name");
+    registry.register(Box::new(metric.clone())).expect("names differ");
+    metric
+}

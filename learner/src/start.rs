@@ -1,0 +1,311 @@
+//! A learner from its command line: directory, network, shards, service, then training.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use nn::Architecture;
+use prometheus::Registry;
+use proto::convert::{TableSpec, table_message};
+use proto::v1;
+use proto::v1::learner_server::LearnerServer;
+use replay::control::{Control, Mark};
+use replay::rate::RateLimiter;
+use rpc::address::Address;
+use rpc::edge::Edge;
+use rpc::serve::Listener;
+use rpc::shard::{Shard, Told};
+use run::checkpoint::{self, Checkpoint, CheckpointError};
+use run::directory::write_whole;
+use run::event::Event;
+use run::record::{Record, Start};
+use run::seed::{self, Purpose};
+use run::{Resolved, RunDir};
+use telemetry::{Health, TelemetryArgs};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, watch};
+use tracing::info;
+
+use crate::batch::Assembler;
+use crate::events::Events;
+use crate::hub::{Charter, Hub};
+use crate::intake::{Intake, Parts, Phase};
+use crate::metrics::Metrics;
+use crate::priorities::Priorities;
+use crate::service::LearnerService;
+use crate::setup;
+use crate::state::{self, State};
+use crate::trainer::Learner;
+use crate::training::{Course, Training};
+
+/// Samples from replay shards, trains, and tells actors what it learned.
+///
+/// 'quiver train' starts this with everything around it. By hand: start shards, then this with their addresses, then
+/// actors with this one's address. If the run directory has a run in it, it goes on from its newest checkpoint.
+#[derive(Debug, Parser)]
+#[command(name = "quiver-learner", version, after_help = EXAMPLE)]
+pub struct Args {
+    /// The run's settings, as 'quiver config show' prints them
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Where the run is kept
+    #[arg(long, value_name = "DIR")]
+    run_dir: PathBuf,
+    /// Where actors find this learner: host:port or unix:/path
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7700")]
+    listen: Address,
+    /// A replay shard: host:port or unix:/path; once for each
+    #[arg(long = "shard", value_name = "ADDRESS", required = true)]
+    shards: Vec<Address>,
+    /// Print what happens as JSON lines on standard output, for a launcher
+    #[arg(long)]
+    events: bool,
+    /// End when standard input does: whoever holds the other end has died
+    #[arg(long)]
+    lifeline: bool,
+    #[command(flatten)]
+    telemetry: TelemetryArgs,
+}
+
+const EXAMPLE: &str = "\
+Example, each in a terminal of its own:
+  quiver config show pong --preset quick > pong.toml
+  quiver-replay-server --listen 127.0.0.1:7701
+  quiver-learner --config pong.toml --run-dir runs/pong --shard 127.0.0.1:7701
+  quiver-actor --learner 127.0.0.1:7700
+  quiver-actor --learner 127.0.0.1:7700 --evaluate";
+
+/// File of the run's directory that holds its name, unique over all runs.
+const RUN_NAME: &str = "run-id";
+/// File of the run's directory that counts starts of the learner.
+const INCARNATION: &str = "learner-incarnation";
+
+/// Batches by which the ratio may drift besides what the prefetch needs: enough that neither side waits for a message.
+const DRIFT_BATCHES: f64 = 2.0;
+
+impl Args {
+    /// Runs the learner to its end.
+    pub fn run(&self) -> Result<()> {
+        if self.lifeline {
+            telemetry::lifeline();
+        }
+        telemetry::init(&self.telemetry)?;
+        let resolved = Resolved::from_file(&self.config)?;
+        let stop = stop_signal()?;
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let entered = runtime.enter();
+        let mut training = self.assemble(&runtime, resolved, stop)?;
+        let done = training.run();
+        drop((training, entered));
+        runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+        done
+    }
+
+    fn assemble(&self, runtime: &Runtime, resolved: Resolved, stop: Arc<AtomicBool>) -> Result<Training> {
+        let settings = resolved.settings.clone();
+        if settings.lockstep {
+            bail!(
+                "these settings are for lockstep: train with 'quiver train --lockstep', or set lockstep = false"
+            );
+        }
+        tch::set_num_threads(settings.torch_threads as i32);
+        let events = if self.events { Events::Lines } else { Events::Silent };
+        // The network is made first: if ROM, memory or device is missing, no directory is left behind.
+        let spec = envs::make(&resolved.game, &settings.environment(), settings.seed)?.spec().clone();
+        let architecture = setup::architecture(&settings, &spec);
+        let mut rng = seed::generator(settings.seed, Purpose::Weights, &[]);
+        let mut learner = Learner::new(&settings, architecture, setup::device(settings.device)?, &mut rng)?;
+
+        let (directory, found) = self.directory(&resolved)?;
+        let state = match found {
+            Some(checkpoint) => {
+                let state = state::restore(&mut learner, &checkpoint)?;
+                let text = format!("going on from {}", checkpoint.path().display());
+                info!(frames = state.frames, updates = state.updates, "{text}");
+                events.send(&Event::Note { text });
+                state
+            }
+            None => State::default(),
+        };
+        let incarnation = next_incarnation(directory.path())?;
+        let record = Record::go_on(directory.path())?;
+        Start::keep(directory.path(), incarnation, state.frames, state.updates)?;
+
+        let charter = self.charter(&directory, &resolved, &architecture, incarnation)?;
+        let told = Told {
+            caller: proto::caller(&charter.run),
+            learner_incarnation: incarnation,
+            table: table_message(&self.table(&resolved, &spec)),
+        };
+        let (registry, health) = (Registry::new(), Health::new());
+        let metrics = Arc::new(Metrics::register(&registry));
+        let edge = Edge::register(&registry)?;
+        let (hub, reports) = Hub::new(charter);
+        runtime.block_on(telemetry::serve(&self.telemetry, "learner", registry, health.clone()))?;
+        self.serve(runtime, &hub, &metrics, edge)?;
+
+        let shards: Vec<Shard> = (0u64..)
+            .zip(&self.shards)
+            .map(|(seed, address)| Shard::new(address.clone(), told.clone(), seed))
+            .collect();
+        let clients = shards.iter().map(Shard::client).collect();
+        let priorities = Priorities::spawn(clients, told, metrics.clone());
+        let parts = Parts {
+            shards,
+            control: self.control(&resolved, &state)?,
+            actions: spec.actions.len() as u16,
+            assembler: Assembler::new(&settings, spec.observation.bytes()),
+            input: architecture.input,
+            device: learner.online().device(),
+            rng: seed::generator(settings.seed, Purpose::Sampling, &[incarnation.into()]),
+            priorities: priorities.clone(),
+            metrics: metrics.clone(),
+            updates: learner.updates(),
+            settings,
+        };
+        let (intake, replay) = Intake::new(parts);
+        // Intake counts the places itself.
+        let (prepared, batches) = mpsc::channel(1024);
+        let (phase, phases) = watch::channel(Phase::Training);
+        let intake = runtime.spawn(intake.run(prepared, phases));
+        health.ready();
+        events.send(&Event::Ready { run_dir: directory.path().to_owned(), frames: state.frames });
+        Ok(Training {
+            course: Course::new(incarnation, &state),
+            directory,
+            record,
+            resolved,
+            learner,
+            hub,
+            metrics,
+            batches,
+            replay,
+            phase,
+            intake: Some(intake),
+            priorities,
+            reports,
+            events,
+            state,
+            stop,
+            handle: runtime.handle().clone(),
+        })
+    }
+
+    /// The run's directory, made or taken up, and what to go on from.
+    fn directory(&self, resolved: &Resolved) -> Result<(RunDir, Option<Checkpoint>)> {
+        if !self.run_dir.join("config.toml").is_file() {
+            return Ok((RunDir::create(&self.run_dir, resolved)?, None));
+        }
+        let (directory, before) = RunDir::open(&self.run_dir)?;
+        if before.game != resolved.game {
+            bail!(
+                "{} has a run of {}, not of {}: choose another --run-dir",
+                self.run_dir.display(),
+                before.game,
+                resolved.game
+            );
+        }
+        let folder = directory.checkpoints();
+        checkpoint::tidy(&folder).context("can't tidy the checkpoints; free some space")?;
+        directory.write_config(resolved)?;
+        let checkpoint = match Checkpoint::newest(&folder) {
+            Err(CheckpointError::None(_)) => None,
+            found => Some(found?),
+        };
+        Ok((directory, checkpoint))
+    }
+
+    fn charter(
+        &self,
+        directory: &RunDir,
+        resolved: &Resolved,
+        architecture: &Architecture,
+        incarnation: u32,
+    ) -> Result<Charter> {
+        let shards = self
+            .shards
+            .iter()
+            .map(|address| v1::ShardAddress { id: String::new(), address: address.to_string() });
+        Ok(Charter {
+            run: run_name(directory.path())?,
+            incarnation,
+            config: serde_json::to_string(resolved)?,
+            architecture: serde_json::to_string(architecture)?,
+            shards: shards.collect(),
+        })
+    }
+
+    /// What each shard holds: its part of the whole.
+    fn table(&self, resolved: &Resolved, spec: &envs::Spec) -> TableSpec {
+        let settings = &resolved.settings;
+        let whole = setup::table(settings, spec, 0);
+        let shards = self.shards.len();
+        let options = replay::TableOptions {
+            capacity: whole.capacity.div_ceil(shards),
+            bytes_max: whole.bytes_max.div_ceil(shards),
+            ..whole
+        };
+        TableSpec { options, codec: settings.frame_codec, actions: spec.actions.len() as u16 }
+    }
+
+    fn control(&self, resolved: &Resolved, state: &State) -> Result<Control> {
+        let settings = &resolved.settings;
+        let (batch, ratio) = (settings.batch_size as f64, settings.samples_per_insert.0);
+        let slack =
+            (ratio.unwrap_or(1.0) + batch) / 2.0 + batch * (DRIFT_BATCHES + settings.prefetch_batches as f64);
+        let limiter = RateLimiter::new(ratio, settings.min_size.0, settings.batch_size as u64, Some(slack))?;
+        let mut marks = state.marks.clone();
+        marks.resize(self.shards.len(), Mark::default());
+        Ok(Control::new(limiter, state.agent_steps, &marks))
+    }
+
+    fn serve(&self, runtime: &Runtime, hub: &Arc<Hub>, metrics: &Metrics, edge: Edge) -> Result<()> {
+        let service = LearnerServer::new(LearnerService::new(hub.clone(), metrics.refused.clone()))
+            .max_decoding_message_size(proto::limits::OTHER_BYTES_MAX)
+            .max_encoding_message_size(proto::limits::WEIGHTS_BYTES_MAX);
+        let listener = runtime.block_on(Listener::bind(&self.listen, edge))?;
+        info!(address = %listener.address(), "the learner listens");
+        let routes = tonic::service::Routes::new(service);
+        runtime.spawn(listener.serve(routes, std::future::pending()));
+        Ok(())
+    }
+}
+
+/// The run's name: random, made once, kept in its directory.
+fn run_name(directory: &Path) -> Result<String> {
+    let path = directory.join(RUN_NAME);
+    if let Ok(name) = fs::read_to_string(&path) {
+        return Ok(name.trim().to_owned());
+    }
+    let mut bytes = [0; 16];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .context("no random numbers")?;
+    let name: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    write_whole(&path, name.as_bytes())?;
+    Ok(name)
+}
+
+/// Counts this start of the learner. On the disk before anyone hears of it: no two starts may have one number.
+fn next_incarnation(directory: &Path) -> Result<u32> {
+    let path = directory.join(INCARNATION);
+    let last = match fs::read_to_string(&path) {
+        Ok(text) => text.trim().parse().with_context(|| format!("{} is damaged", path.display()))?,
+        Err(_) => 0u32,
+    };
+    let next = last.checked_add(1).context("the learner was started too often")?;
+    write_whole(&path, next.to_string().as_bytes())?;
+    Ok(next)
+}
+
+/// True once SIGINT or SIGTERM came; a second one ends the process at once.
+fn stop_signal() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    Ok(stop)
+}
