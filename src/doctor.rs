@@ -11,7 +11,7 @@ use clap::Args;
 
 use crate::output::say;
 use crate::torch::Probed;
-use crate::{runs, torch};
+use crate::{programs, runs, torch};
 
 /// Check libtorch, ROMs, disk and memory, and say how to mend what is wrong
 #[derive(Args)]
@@ -77,18 +77,15 @@ fn line(name: &str, finding: &Finding) -> String {
 }
 
 fn program() -> Finding {
-    match torch::path() {
-        Ok(path) if path.is_file() => {
-            Good(format!("quiver {} and quiver-lockstep", env!("CARGO_PKG_VERSION")))
-        }
-        Ok(path) => Broken(format!("{} is missing: run `make build`", path.display())),
+    match programs::ALL.iter().try_for_each(|name| programs::find(name).map(drop)) {
+        Ok(()) => Good(format!("quiver {}, {}", env!("CARGO_PKG_VERSION"), programs::ALL.join(", "))),
         Err(error) => Broken(format!("{error:#}")),
     }
 }
 
 fn libtorch() -> Finding {
-    if matches!(program(), Broken(_)) {
-        return Poor("can't be checked without quiver-lockstep".into());
+    if programs::find(programs::LOCKSTEP).is_err() {
+        return Poor(format!("can't be checked without {}", programs::LOCKSTEP));
     }
     match torch::probe() {
         Ok(Probed { works: true, gpus: 0 }) => Good("works on the CPU; no GPU found".into()),

@@ -1,16 +1,19 @@
 //! `quiver`: the one command a person types.
 //!
-//! It links no libtorch, so that a missing one is a clear error and not the loader's. It parses, checks all that
-//! can be checked before anything is written, and for what needs a network becomes its other half,
-//! `quiver-lockstep` (see [`torch`]). Each command has a file of its own; [`sources`] is where settings come from.
+//! It links no libtorch, so that a missing one is a clear error and not the loader's. It parses and checks all that
+//! can be checked before anything is written. Then it starts and watches a cluster of processes ([`cluster`]), or, for
+//! what one process with a network does, becomes its other half, `quiver-lockstep` (see [`torch`]). Each command has
+//! a file of its own; [`sources`] is where settings come from.
 #![forbid(unsafe_code)]
 
 mod agent;
+mod cluster;
 mod config;
 mod doctor;
 mod games;
 mod output;
 mod plot;
+mod programs;
 mod resume;
 mod runs;
 mod sources;
@@ -44,7 +47,8 @@ const EXAMPLES: &str = "\
 Examples:
   quiver doctor                              is everything there?
   quiver train cartpole                      a first run, about a minute
-  quiver train pong --preset quick           Atari on two cores
+  quiver train pong --preset quick           Atari on two cores, a small cluster of processes
+  quiver train cartpole --lockstep           one process, bit for bit repeatable
   quiver evaluate pong-ver-seed0 --episodes 30
   quiver play pong-ver-seed0 --video pong.mp4
   quiver plot pong-ver-seed0 pong-per-seed0
@@ -53,7 +57,7 @@ A run is named by its directory, or by its name below runs/.";
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Train(train) => train.run(),
+        Command::Train(train) => return train.run().unwrap_or_else(|error| failed(&error)),
         Command::Evaluate(evaluate) => evaluate.run(),
         Command::Play(play) => play.run(),
         Command::Plot(plot) => plot.run(),
@@ -63,11 +67,13 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            output::complain(&error);
-            ExitCode::FAILURE
-        }
+        Err(error) => failed(&error),
     }
+}
+
+fn failed(error: &anyhow::Error) -> ExitCode {
+    output::complain(error);
+    ExitCode::FAILURE
 }
 
 #[cfg(test)]

@@ -41,8 +41,19 @@ pub struct Plot {
     training: bool,
 }
 
+/// Draws a run's curve into its directory.
+pub fn draw(run: &Path) -> anyhow::Result<()> {
+    let plot = Plot { runs: vec![run.to_owned()], out: None, title: None, training: false };
+    plot.draw().map(drop)
+}
+
 impl Plot {
     pub fn run(&self) -> anyhow::Result<()> {
+        self.draw()?.iter().try_for_each(|path| say(&path.display().to_string()))
+    }
+
+    /// Draws, and says where.
+    fn draw(&self) -> anyhow::Result<Vec<PathBuf>> {
         let mut recorded = Vec::new();
         for name in &self.runs {
             let (path, resolved) = runs::open(name)?;
@@ -50,12 +61,13 @@ impl Plot {
         }
         let stem = self.stem(&recorded);
         let figure = compose(recorded, self.title.as_deref());
+        let mut paths = Vec::new();
         for (extension, bytes) in [("png", figure.png()?), ("svg", figure.svg()?.into_bytes())] {
             let path = with_extension(&stem, extension);
             write(&path, &bytes)?;
-            say(&path.display().to_string())?;
+            paths.push(path);
         }
-        Ok(())
+        Ok(paths)
     }
 
     fn stem(&self, recorded: &[Recorded]) -> PathBuf {

@@ -1,14 +1,17 @@
-//! What may change when a run goes on: how far, where and how often it is looked at. Not what is learned, but that
-//! another end moves the learning-rate schedule where `learning_rate_decay` is below 1.
+//! What may change when a run goes on: how far, where, by how many processes, and how often it is looked at. Not what
+//! is learned, but that another end moves the learning-rate schedule where `learning_rate_decay` is below 1.
 
 use anyhow::bail;
 use run::resolve::{Layers, Resolved, flag, variable};
 
 /// Settings that a resumed run may be given anew.
-const FREE: [&str; 10] = [
+const FREE: [&str; 13] = [
     "frames",
     "device",
     "torch_threads",
+    "actors",
+    "publish_every_updates",
+    "prefetch_batches",
     "checkpoint_every_frames",
     "checkpoints_kept",
     "evaluate_every_frames",
@@ -18,7 +21,11 @@ const FREE: [&str; 10] = [
     "baselines",
 ];
 
-/// The settings of a run that goes on: its own, with those of [`FREE`] that variables or flags give.
+/// Also free in a cluster, whose actors begin new games when it goes on; in lockstep these are part of the repeated
+/// course.
+const FREE_IN_CLUSTER: [&str; 2] = ["lanes", "chunk_steps"];
+
+/// The settings of a run that goes on: its own, with those that are free and that variables or flags give.
 pub fn resolve(mut run: Resolved, game: Option<&str>, layers: &Layers) -> anyhow::Result<Resolved> {
     if let Some(game) = game {
         let game = envs::canonical(game)?;
@@ -43,7 +50,8 @@ fn change(run: &mut Resolved, source: &str, key: &str, text: &str) -> anyhow::Re
         bail!("{source}: {error}");
     }
     let is = run.settings.get(key);
-    if is != was && !FREE.contains(&key) {
+    let free = FREE.contains(&key) || (!run.settings.lockstep && FREE_IN_CLUSTER.contains(&key));
+    if is != was && !free {
         let (was, is) = (was.unwrap_or_default(), is.unwrap_or_default());
         bail!(
             "{source} would change {key} from {was} to {is} in mid-run: leave it out, or start a new run with it"
@@ -69,7 +77,29 @@ mod tests {
     #[test]
     fn a_run_can_go_further() {
         assert_eq!(resumed(None, "frames", "80M").unwrap().settings.frames.0, 80_000_000);
-        assert!(FREE.iter().all(|key| SETTINGS.iter().any(|setting| setting.key == *key)));
+        let known = |key: &&str| SETTINGS.iter().any(|setting| setting.key == *key);
+        assert!(FREE.iter().chain(&FREE_IN_CLUSTER).all(known));
+    }
+
+    #[test]
+    fn a_cluster_can_go_on_with_other_actors_but_not_with_other_shards() {
+        for key in ["actors", "lanes", "chunk_steps", "prefetch_batches"] {
+            assert_eq!(resumed(None, key, "5").unwrap().settings.get(key).as_deref(), Some("5"));
+        }
+        assert!(resumed(None, "shards", "5").unwrap_err().contains("shards from 1 to 5"));
+        assert!(resumed(None, "lockstep", "true").unwrap_err().contains("lockstep from false to true"));
+    }
+
+    #[test]
+    fn the_lanes_of_a_lockstep_run_stay() {
+        let mut run = run();
+        run.settings.lockstep = true;
+        let resumed = |key: &str| {
+            let layers = Layers { flags: vec![(key.into(), "5".into())], ..Layers::default() };
+            resolve(run.clone(), None, &layers).map_err(|error| error.to_string())
+        };
+        assert!(resumed("lanes").unwrap_err().contains("lanes from 1 to 5"));
+        assert!(resumed("actors").is_ok(), "nothing in lockstep asks for it");
     }
 
     #[test]

@@ -14,10 +14,14 @@ use run::settings::{SETTINGS, Settings};
 use run::units::grouped;
 
 /// Flags worth seeing in the short help; `--help` shows all.
-const COMMON: [&str; 9] = [
+const COMMON: [&str; 13] = [
     "seed",
     "frames",
     "device",
+    "lockstep",
+    "actors",
+    "lanes",
+    "shards",
     "algorithm",
     "temperature",
     "learning_rate",

@@ -6,17 +6,15 @@
 use std::env;
 use std::io::{ErrorKind, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
 use run::order::Order;
 
 use crate::output::one_line;
-
-const NAME: &str = "quiver-lockstep";
+use crate::programs::{self, LOCKSTEP as NAME};
 
 /// How long libtorch may take to load: half a gigabyte from a cold disk is seconds, not minutes.
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(60);
@@ -65,22 +63,17 @@ fn read_answer(out: &str) -> anyhow::Result<Probed> {
 }
 
 fn command(order: &Order) -> anyhow::Result<Command> {
-    let path = path()?;
-    if !path.is_file() {
-        bail!("{NAME} is missing next to quiver (no {}): run `make build`", path.display());
-    }
-    let mut command = Command::new(path);
+    let mut command = Command::new(programs::find(NAME)?);
     command.arg(serde_json::to_string(order)?);
-    // Idle OpenMP threads spin by default and take the cores from whoever has work.
-    if env::var_os("OMP_WAIT_POLICY").is_none() {
-        command.env("OMP_WAIT_POLICY", "passive");
-    }
+    calm(&mut command);
     Ok(command)
 }
 
-/// Where the other half should be.
-pub fn path() -> anyhow::Result<PathBuf> {
-    Ok(env::current_exe().context("can't tell where quiver itself is")?.with_file_name(NAME))
+/// Idle OpenMP threads spin by default and take the cores from whoever has work.
+pub fn calm(command: &mut Command) {
+    if env::var_os("OMP_WAIT_POLICY").is_none() {
+        command.env("OMP_WAIT_POLICY", "passive");
+    }
 }
 
 fn wait(child: &mut Child) -> anyhow::Result<ExitStatus> {

@@ -1,6 +1,7 @@
 //! `quiver train`: everything that can be refused is refused here, before a file is written.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
@@ -11,9 +12,14 @@ use run::order::Order;
 use run::resolve::Resolved;
 
 use crate::sources::Sources;
-use crate::{resume, runs, torch};
+use crate::{cluster, resume, runs, torch};
 
 /// Train an agent, or go on training one
+///
+/// A run is a small cluster on this machine: actors play, replay shards keep what they saw, a learner trains, an
+/// evaluator plays for the score. Each is a process; one that dies is started again. With --lockstep it is one
+/// process with one thread of control instead: slower, and bit for bit repeatable. Ctrl-C ends either with a
+/// checkpoint, and --resume goes on from it.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Train {
@@ -27,44 +33,47 @@ pub struct Train {
     /// Go on with a run: its directory, or its name below runs/
     #[arg(long, value_name = "RUN", conflicts_with_all = ["preset", "config", "run_dir"])]
     resume: Option<PathBuf>,
-    /// One thread of control, bit for bit repeatable (the only mode so far)
-    #[arg(long)]
-    lockstep: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   quiver train cartpole                                 about a minute
+  quiver train cartpole --lockstep --seed 1             one process, the same weights each time
   quiver train pong --preset quick --seed 1             Atari on two cores
+  quiver train pong --actors 8 --lanes 4 --shards 2     more cores: 8 processes step 4 games each, 2 keep replay
+  quiver train pong --samples-per-insert none           actors and learner run free, as in Ape-X
   quiver train pong --strategy per --frames 10M         the paper's settings but for two
   quiver train breakout --algorithm dqn --strategy per --double
   quiver train --config my.toml --temperature 0.1       a file, and a flag over it
   QUIVER_DEVICE=cuda:1 quiver train qbert               a variable for every setting
-  quiver train --resume pong-ver-seed0 --frames 20M     go on, and further
+  quiver train --resume pong-ver-seed0 --frames 20M     go on, and further (or with other --actors)
 
 Later wins: preset, file, QUIVER_<SETTING> variables, flags. Values in [brackets] are preset paper-atari's;
 (code) marks those that the paper leaves out and the authors' code has.
 'quiver train --help' lists every setting; 'quiver config show' prints what would be in force.";
 
 impl Train {
-    pub fn run(&self) -> anyhow::Result<()> {
-        let order = match &self.resume {
+    pub fn run(&self) -> anyhow::Result<ExitCode> {
+        let (run, resolved) = match &self.resume {
             Some(name) => self.go_on(name)?,
             None => self.start()?,
         };
-        torch::hand_over(&order)
+        if !resolved.settings.lockstep {
+            return cluster::train(&run, &resolved);
+        }
+        let (resolved, resume) = (Box::new(resolved), self.resume.is_some());
+        torch::hand_over(&Order::Train { run, resolved, resume }).map(|()| ExitCode::SUCCESS)
     }
 
-    fn start(&self) -> anyhow::Result<Order> {
+    fn start(&self) -> anyhow::Result<(PathBuf, Resolved)> {
         let resolved = self.sources.layers()?.resolve(self.game.as_deref())?;
-        check_lockstep(&resolved)?;
         let run = self.run_dir.clone().unwrap_or_else(|| fresh_name(Path::new(runs::RUNS), &stem(&resolved)));
         runs::check_fresh(&run)?;
         check_game(&resolved)?;
-        Ok(Order::Train { run, resolved: Box::new(resolved), resume: false })
+        Ok((run, resolved))
     }
 
-    fn go_on(&self, name: &Path) -> anyhow::Result<Order> {
+    fn go_on(&self, name: &Path) -> anyhow::Result<(PathBuf, Resolved)> {
         let (run, was) = runs::open(name)?;
         let frames = was.settings.frames;
         let resolved = resume::resolve(was, self.game.as_deref(), &self.sources.layers()?)?;
@@ -72,10 +81,9 @@ impl Train {
         if resolved.settings.frames != frames && resolved.settings.frames.0 <= at {
             bail!("the run is at frame {at} already: give --frames a larger number, or leave it out");
         }
-        check_lockstep(&resolved)?;
         runs::check_writable(&run)?;
         check_game(&resolved)?;
-        Ok(Order::Train { run, resolved: Box::new(resolved), resume: true })
+        Ok((run, resolved))
     }
 }
 
@@ -87,16 +95,6 @@ fn stem(resolved: &Resolved) -> String {
         Algorithm::Dqn => "dqn-",
     };
     format!("{game}-{algorithm}{}-seed{}", settings.strategy, settings.seed)
-}
-
-fn check_lockstep(resolved: &Resolved) -> anyhow::Result<()> {
-    if resolved.settings.samples_per_insert.0.is_none() {
-        bail!(
-            "samples_per_insert none lets actors and learner run free, and in lockstep there is one thread of control: \
-             give a number, such as --samples-per-insert 8"
-        );
-    }
-    Ok(())
 }
 
 /// Loads the game once, so that a missing or damaged ROM is found here.

@@ -76,7 +76,14 @@ fn contradictory_settings_say_which_to_change() {
         &["--capacity", "20", "--min-size", "20"],
         &["batch_size 32 is larger than the replay's capacity 20"],
     );
-    train(&["--samples-per-insert", "none"], &["samples_per_insert none", "--samples-per-insert 8"]);
+    train(
+        &["--samples-per-insert", "none", "--lockstep"],
+        &["samples_per_insert none", "--samples-per-insert 8"],
+    );
+    train(
+        &["--shards", "4", "--actors", "1", "--min-size", "300000"],
+        &["actors times lanes is 1, which fills only 1 of 4 shards", "raise lanes or actors"],
+    );
     train(&["--network", "mlp"], &["--network nature"]);
     train(&["--frames", "soon"], &["frames", "40M"]);
 }
@@ -126,11 +133,17 @@ fn a_resumed_run_keeps_what_it_learns_by() {
     let resume = |words: &[&str]| place.quiver(&[&["train", "--resume", "mine"], words].concat());
     assert!(resume(&["--temperature", "0.1"]).refused().contains("temperature from 0.05 to 0.1"));
     assert!(resume(&["--seed", "1"]).refused().contains("seed from 0 to 1"));
+    assert!(resume(&["--shards", "2"]).refused().contains("shards from 1 to 2"));
+    assert!(resume(&["--lockstep"]).refused().contains("lockstep from false to true"));
     assert!(
         place.quiver(&["train", "qbert", "--resume", "mine"]).refused().contains("plays pong, not qbert")
     );
-    // What may change passes all checks; only the other half is missing here.
+    // What may change passes all checks; only the other programs are missing here.
     assert!(resume(&["--frames", "50M", "--device", "cpu"]).refused().contains("make build"));
+    assert!(resume(&["--actors", "3", "--lanes", "2"]).refused().contains("make build"));
+    place.run_with("runs/alone", "pong", &[("lockstep", "true")]);
+    let ran = place.quiver(&["train", "--resume", "alone", "--lanes", "2"]);
+    assert!(ran.refused().contains("lanes from 1 to 2"), "{}", ran.err);
 }
 
 #[test]

@@ -1,16 +1,19 @@
-//! The two halves of the command: what `quiver` does without the other, with a broken one, and what it hands over.
+//! The two halves of the command: what `quiver` does without the other, with a broken one, and what it hands over in
+//! lockstep. How it starts a cluster is in `cluster.rs`.
 
 use run::order::Order;
 
+use crate::fakes;
 use crate::place::Place;
 
 /// Answers the probe, and otherwise says what it was told.
-const ECHO: &str = r#"case "$1" in '"Probe"') echo '{"works":true,"gpus":0}' ;; *) printf '%s' "$1" ;; esac"#;
+pub const ECHO: &str =
+    r#"case "$1" in '"Probe"') echo '{"works":true,"gpus":0}' ;; *) printf '%s' "$1" ;; esac"#;
 
 #[test]
 fn a_missing_half_is_to_be_built() {
     let place = Place::new();
-    let ran = place.quiver(&["train", "cartpole"]);
+    let ran = place.quiver(&["train", "cartpole", "--lockstep"]);
     assert!(
         ran.refused().contains("quiver-lockstep is missing") && ran.err.contains("make build"),
         "{}",
@@ -26,10 +29,12 @@ fn a_missing_libtorch_is_named_with_the_remedy() {
         "echo \"$0: error while loading shared libraries: libtorch_cpu.so: cannot open shared object file: \
          No such file or directory\" >&2; exit 127",
     );
-    let ran = place.quiver(&["train", "cartpole"]);
+    fakes::install_idle(&place);
     let expected = "libtorch is missing or damaged (libtorch_cpu.so): run `make setup`, or set LD_LIBRARY_PATH to its folder";
-    assert_eq!(ran.refused(), expected);
-    assert_eq!(place.left(), [""; 0]);
+    for words in [&["train", "cartpole"][..], &["train", "cartpole", "--lockstep"]] {
+        assert_eq!(place.quiver(words).refused(), expected);
+        assert_eq!(place.left(), [""; 0]);
+    }
     let doctor = place.quiver(&["doctor"]);
     assert!(doctor.out.contains("✗ libtorch       libtorch is missing or damaged"), "{}", doctor.out);
     assert!(doctor.refused().contains("one thing needs mending"), "{}", doctor.err);
@@ -39,7 +44,7 @@ fn a_missing_libtorch_is_named_with_the_remedy() {
 fn the_order_has_all_that_was_decided() {
     let place = Place::new();
     place.other_half(ECHO);
-    let words = ["train", "CartPole", "--seed", "7", "--strategy", "per", "--double=false"];
+    let words = ["train", "CartPole", "--lockstep", "--seed", "7", "--strategy", "per", "--double=false"];
     let ran = place.quiver_with(&words, &[("QUIVER_LEARNING_RATE", "0.002")]);
     let Order::Train { run, resolved, resume } = serde_json::from_str(ran.said()).unwrap() else {
         panic!("{}", ran.out)
@@ -58,7 +63,7 @@ fn a_second_run_of_a_name_gets_a_number() {
     let place = Place::new();
     place.other_half(ECHO);
     place.run("runs/cartpole-ver-seed0", "cartpole");
-    let ran = place.quiver(&["train", "cartpole"]);
+    let ran = place.quiver(&["train", "cartpole", "--lockstep"]);
     let Order::Train { run, .. } = serde_json::from_str(ran.said()).unwrap() else { panic!("{}", ran.out) };
     assert_eq!(run.to_str(), Some("runs/cartpole-ver-seed0-2"));
 }
@@ -67,7 +72,7 @@ fn a_second_run_of_a_name_gets_a_number() {
 fn a_run_goes_on_with_its_own_settings() {
     let place = Place::new();
     place.other_half(ECHO);
-    place.run("runs/mine", "cartpole");
+    place.run_with("runs/mine", "cartpole", &[("lockstep", "true")]);
     let ran = place.quiver(&["train", "--resume", "mine", "--frames", "50k"]);
     let Order::Train { run, resolved, resume } = serde_json::from_str(ran.said()).unwrap() else {
         panic!("{}", ran.out)
@@ -99,13 +104,17 @@ fn an_agent_is_handed_over_with_its_games() {
 fn the_exit_code_is_the_other_halfs() {
     let place = Place::new();
     place.other_half(r#"case "$1" in '"Probe"') echo '{"works":true,"gpus":0}' ;; *) exit 3 ;; esac"#);
-    assert_eq!(place.quiver(&["train", "cartpole"]).code, Some(3));
+    assert_eq!(place.quiver(&["train", "cartpole", "--lockstep"]).code, Some(3));
 }
 
 #[test]
 fn the_doctor_is_content_with_a_whole_installation() {
     let place = Place::new();
     place.other_half(ECHO);
+    for name in ["quiver-learner", "quiver-actor", "quiver-replay-server"] {
+        assert!(place.quiver(&["doctor"]).out.contains(&format!("✗ program        {name} is missing")));
+        place.program(name, "exit 1");
+    }
     let ran = place.quiver(&["doctor"]);
     assert!(ran.said().contains("✓ libtorch       works on the CPU; no GPU found"), "{}", ran.out);
     assert!(ran.out.contains("✓ ROMs           all 104"), "{}", ran.out);
@@ -117,6 +126,7 @@ fn the_doctor_is_content_with_a_whole_installation() {
 fn the_doctor_finds_damage() {
     let place = Place::new();
     place.other_half(ECHO);
+    fakes::install_idle(&place);
     std::fs::write(place.here().join("file"), "").unwrap();
     let variables = [("QUIVER_ROMS", "no-such-folder")];
     let ran = place.quiver_with(&["doctor", "--run-dir", "file/runs"], &variables);

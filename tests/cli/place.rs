@@ -21,7 +21,7 @@ pub struct Ran {
 impl Place {
     pub fn new() -> Self {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        for name in ["bin", "here"] {
+        for name in ["bin", "here", "seen"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
         // A link and not a copy: a file that was just written can be refused as busy while other tests fork.
@@ -44,14 +44,24 @@ impl Place {
         names
     }
 
+    /// Where a script may leave traces, out of the way of what a command leaves.
+    pub fn seen(&self) -> PathBuf {
+        self.0.path().join("seen")
+    }
+
     /// Puts a shell script where the other half belongs.
     pub fn other_half(&self, script: &str) {
+        self.program("quiver-lockstep", script);
+    }
+
+    /// Puts a shell script where a program belongs.
+    pub fn program(&self, name: &str, script: &str) {
         // Written by another process, for the same reason as the link above.
         let mut install = Command::new("install")
             .args([
                 OsStr::new("-m755"),
                 OsStr::new("/dev/stdin"),
-                self.0.path().join("bin/quiver-lockstep").as_os_str(),
+                self.0.path().join("bin").join(name).as_os_str(),
             ])
             .stdin(Stdio::piped())
             .spawn()
@@ -62,7 +72,15 @@ impl Place {
 
     /// `quiver` with these words and variables, and none of this process's `QUIVER_` ones.
     pub fn command(&self, words: &[&str], variables: &[(&str, &str)]) -> Command {
-        let mut command = Command::new(self.0.path().join("bin/quiver"));
+        self.command_through(&[], words, variables)
+    }
+
+    /// The same, started by another command, such as `nohup`.
+    pub fn command_through(&self, by: &[&str], words: &[&str], variables: &[(&str, &str)]) -> Command {
+        let quiver = self.0.path().join("bin/quiver");
+        let mut line = by.iter().map(OsStr::new).chain([quiver.as_os_str()]);
+        let mut command = Command::new(line.next().expect("at least quiver itself"));
+        command.args(line);
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("QUIVER_"))
         {
             command.env_remove(name);
@@ -84,8 +102,14 @@ impl Place {
 
     /// Makes a run as training would, with its settings and no more.
     pub fn run(&self, name: &str, game: &str) -> PathBuf {
+        self.run_with(name, game, &[])
+    }
+
+    /// The same with other settings than the game's own.
+    pub fn run_with(&self, name: &str, game: &str, settings: &[(&str, &str)]) -> PathBuf {
         let path = self.here().join(name);
-        let resolved = run::Layers::default().resolve(Some(game)).unwrap();
+        let flags = settings.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect();
+        let resolved = run::Layers { flags, ..run::Layers::default() }.resolve(Some(game)).unwrap();
         run::RunDir::create(&path, &resolved).unwrap();
         path
     }

@@ -1,0 +1,88 @@
+//! Which processes make a cluster, and how each is started.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use run::settings::Settings;
+
+use super::fate::Role;
+use super::sockets::Sockets;
+use crate::programs;
+
+/// How one child is started.
+#[derive(Debug)]
+pub struct Plan {
+    /// As in logs and messages: `shard-0`, `learner`, `actor-1`, `evaluator`.
+    pub name: String,
+    pub role: Role,
+    pub program: PathBuf,
+    pub arguments: Vec<OsString>,
+    pub variables: Vec<(&'static str, String)>,
+}
+
+/// The programs of a cluster. Found before anything is started or written.
+#[derive(Debug)]
+pub struct Programs {
+    shard: PathBuf,
+    learner: PathBuf,
+    actor: PathBuf,
+}
+
+impl Programs {
+    pub fn find() -> anyhow::Result<Self> {
+        Ok(Self {
+            shard: programs::find(programs::REPLAY_SERVER)?,
+            learner: programs::find(programs::LEARNER)?,
+            actor: programs::find(programs::ACTOR)?,
+        })
+    }
+}
+
+const LEARNER: &str = "learner";
+
+fn shard(index: u32) -> String {
+    format!("shard-{index}")
+}
+
+/// Names of all sockets of a cluster.
+pub fn socket_names(settings: &Settings) -> Vec<String> {
+    (0..settings.shards).map(shard).chain([LEARNER.into()]).collect()
+}
+
+/// All children, in the order in which they are started. Each ends when its standard input does (`--lifeline`).
+pub fn cluster(programs: &Programs, sockets: &Sockets, run: &Path, settings: &Settings) -> Vec<Plan> {
+    let mut plans = Vec::new();
+    let mut add = |name: String, role, program: &PathBuf, arguments: Vec<OsString>, threads: usize| {
+        let own = ["--lifeline".into(), "--status-file".into(), sockets.status(&name).into()];
+        let arguments = arguments.into_iter().chain(own).collect();
+        plans.push(Plan { name, role, program: program.clone(), arguments, variables: threads_of(threads) });
+    };
+    for name in (0..settings.shards).map(shard) {
+        let arguments = vec!["--listen".into(), sockets.address(&name), "--id".into(), name.clone().into()];
+        add(name, Role::Shard, &programs.shard, arguments, 1);
+    }
+
+    let mut arguments: Vec<OsString> = vec!["--config".into(), sockets.config().into()];
+    arguments.extend(["--run-dir".into(), run.into()]);
+    arguments.extend(["--listen".into(), sockets.address(LEARNER)]);
+    arguments
+        .extend((0..settings.shards).flat_map(|index| ["--shard".into(), sockets.address(&shard(index))]));
+    arguments.push("--events".into());
+    add(LEARNER.into(), Role::Learner, &programs.learner, arguments, settings.torch_threads);
+
+    let learner = || [OsString::from("--learner"), sockets.address(LEARNER)];
+    for index in 0..settings.actors {
+        let arguments = learner().into_iter().chain(["--index".into(), index.to_string().into()]).collect();
+        add(format!("actor-{index}"), Role::Player, &programs.actor, arguments, 1);
+    }
+    let arguments = [OsString::from("--evaluate")].into_iter().chain(learner()).collect();
+    add("evaluator".into(), Role::Player, &programs.actor, arguments, 1);
+    plans
+}
+
+/// OpenMP's threads, unless the user decides: by default each process would take all cores.
+fn threads_of(count: usize) -> Vec<(&'static str, String)> {
+    const VARIABLE: &str = "OMP_NUM_THREADS";
+    if env::var_os(VARIABLE).is_some() { Vec::new() } else { vec![(VARIABLE, count.to_string())] }
+}

@@ -1,0 +1,211 @@
+//! The private directory of a running cluster: its Unix sockets, the learner's settings, the children's status.
+//!
+//! A socket's path has at most 107 bytes and a run's directory may have more, so this is a short name below the
+//! system's directory for temporary files, made from the run's path and the user. It is for one launcher and its
+//! children: shards and players hold its lock and the learner holds the run's, so whoever comes after a launcher that
+//! was killed waits for the last of them.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use std::{env, path, thread};
+
+use anyhow::{Context, bail};
+use run::directory::{DirectoryError, check_free};
+use sha2::{Digest, Sha256};
+
+use crate::runs::existing_ground;
+
+/// Bytes of a socket's path, without the zero that ends it.
+const PATH_BYTES_MAX: usize = 107;
+
+/// How long the children of a launcher that was killed may take to end.
+const FREE_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// The directory, held by a lock and gone when dropped.
+#[derive(Debug)]
+pub struct Sockets {
+    path: PathBuf,
+    lock: File,
+}
+
+impl Sockets {
+    /// Makes the directory for `run`, with room for sockets of these names. Waits a little for former owners of
+    /// directory and run.
+    pub fn open(run: &Path, names: &[String]) -> anyhow::Result<Self> {
+        let longest = names.iter().map(String::len).max().unwrap_or_default();
+        let path = choose(&socket_folder(run)?, longest, &[env::temp_dir(), PathBuf::from("/tmp")])?;
+        let started = Instant::now();
+        loop {
+            match Self::take(&path)? {
+                Some(sockets) if check_free(run).is_ok() => {
+                    sockets.clear().with_context(|| cannot(&path))?;
+                    return Ok(sockets);
+                }
+                _ if started.elapsed() < FREE_WAIT_MAX => thread::sleep(Duration::from_millis(20)),
+                _ => return Err(DirectoryError::InUse(run.display().to_string()).into()),
+            }
+        }
+    }
+
+    /// The directory with its lock; `None` if another has it.
+    fn take(path: &Path) -> anyhow::Result<Option<Self>> {
+        match DirBuilder::new().mode(0o700).create(path) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(error).context(cannot(path));
+            }
+            _ => {}
+        }
+        // Anyone can make a directory of that name before us.
+        let found = fs::symlink_metadata(path).with_context(|| cannot(path))?;
+        let uid = rustix::process::getuid().as_raw();
+        if !found.is_dir() || found.uid() != uid || found.mode() & 0o077 != 0 {
+            bail!(
+                "{} is not a private directory of yours: delete it, or set TMPDIR to another",
+                path.display()
+            );
+        }
+        let lock_path = path.join("lock");
+        let lock = match File::options().create(true).append(true).open(&lock_path) {
+            Ok(lock) => lock,
+            // Its owner was just deleting it.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).context(cannot(path)),
+        };
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(error).context(cannot(path)),
+        }
+        let same = |there: fs::Metadata| lock.metadata().is_ok_and(|ours| ours.ino() == there.ino());
+        let is_ours = fs::metadata(&lock_path).is_ok_and(same);
+        Ok(is_ours.then(|| Self { path: path.to_owned(), lock }))
+    }
+
+    /// Deletes what a launcher that was killed left.
+    fn clear(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            match entry.file_type()?.is_dir() {
+                true => fs::remove_dir_all(entry.path())?,
+                false if entry.file_name() == "lock" => {}
+                false => fs::remove_file(entry.path())?,
+            }
+        }
+        fs::create_dir(self.path.join("processes"))
+    }
+
+    /// A share of the lock as a child's standard output, which a child without a word to say there holds for life.
+    pub fn share_of_lock(&self) -> io::Result<Stdio> {
+        self.lock.try_clone().map(Stdio::from)
+    }
+
+    /// The address of a socket.
+    pub fn address(&self, name: &str) -> OsString {
+        let mut address = OsString::from("unix:");
+        address.push(self.path.join(name));
+        address
+    }
+
+    /// The settings for the learner.
+    pub fn config(&self) -> PathBuf {
+        self.path.join("config.toml")
+    }
+
+    /// Where a child says what it listens on.
+    pub fn status(&self, name: &str) -> PathBuf {
+        self.path.join("processes").join(format!("{name}.json"))
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// The same for every way to write the run's path.
+fn socket_folder(run: &Path) -> anyhow::Result<String> {
+    let absolute = path::absolute(run).context("can't tell the current directory")?;
+    let ground = existing_ground(&absolute);
+    let rest = absolute.strip_prefix(ground).unwrap_or(Path::new(""));
+    // Put together from components, so that a path that exists already gets no slash at its end.
+    let real = fs::canonicalize(ground).unwrap_or_else(|_| ground.to_owned());
+    let real: PathBuf = real.components().chain(rest.components()).collect();
+    let hash = Sha256::new()
+        .chain_update(rustix::process::getuid().as_raw().to_le_bytes())
+        .chain_update(real.as_os_str().as_bytes())
+        .finalize();
+    let hash: String = hash[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("quiver-{hash}"))
+}
+
+/// The first folder in which a socket's path is short enough.
+fn choose(name: &str, longest: usize, folders: &[PathBuf]) -> anyhow::Result<PathBuf> {
+    let fits = |path: &PathBuf| path.as_os_str().len() + 1 + longest <= PATH_BYTES_MAX;
+    let paths = folders.iter().filter_map(|folder| path::absolute(folder.join(name)).ok());
+    paths.into_iter().find(fits).context(
+        "the directory for temporary files has too long a path for sockets: set TMPDIR to a shorter one",
+    )
+}
+
+fn cannot(path: &Path) -> String {
+    format!("can't use {} for sockets; set TMPDIR to a directory that can be written", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_has_one_name_however_it_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("a")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("a"), folder.path().join("b")).unwrap();
+        let name = |path: &str| socket_folder(&folder.path().join(path)).unwrap();
+        let before = name("a/run");
+        assert_eq!(before, name("b/run"));
+        fs::create_dir(folder.path().join("a/run")).unwrap();
+        assert_eq!(before, name("a/run/"), "whether it is there already or not");
+        assert_ne!(name("a/run"), name("a/run2"));
+        assert_eq!(name("a").len(), "quiver-".len() + 16);
+    }
+
+    #[test]
+    fn a_long_folder_is_passed_over() {
+        let long = PathBuf::from(format!("/{}", "x".repeat(80)));
+        let choose = |folders: [PathBuf; 2]| choose("quiver-0123456789abcdef", 9, &folders).ok();
+        assert_eq!(
+            choose([long.clone(), "/tmp".into()]),
+            Some(PathBuf::from("/tmp/quiver-0123456789abcdef"))
+        );
+        assert_eq!(choose([long.clone(), long]), None);
+    }
+
+    #[test]
+    fn a_directory_has_one_owner_and_is_gone_after_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let first = Sockets::take(&path).unwrap().unwrap();
+        assert!(Sockets::take(&path).unwrap().is_none());
+        let child = first.share_of_lock().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
+        drop(first);
+        assert!(!path.exists());
+        drop(child);
+        assert!(Sockets::take(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_directory_that_others_can_enter_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        DirBuilder::new().mode(0o755).create(&path).unwrap();
+        assert!(Sockets::take(&path).unwrap_err().to_string().contains("not a private directory"));
+    }
+}

@@ -1,0 +1,27 @@
+//! The programs that lie next to `quiver` and do its work.
+
+use std::env;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+
+/// Actor, replay and learner in one process; also evaluates and plays.
+pub const LOCKSTEP: &str = "quiver-lockstep";
+/// Trains.
+pub const LEARNER: &str = "quiver-learner";
+/// Plays, for training or for a score.
+pub const ACTOR: &str = "quiver-actor";
+/// Keeps experience.
+pub const REPLAY_SERVER: &str = "quiver-replay-server";
+
+/// All of them.
+pub const ALL: [&str; 4] = [LOCKSTEP, LEARNER, ACTOR, REPLAY_SERVER];
+
+/// Where a program is; the error says what to do if it is not there.
+pub fn find(name: &str) -> anyhow::Result<PathBuf> {
+    let path = env::current_exe().context("can't tell where quiver itself is")?.with_file_name(name);
+    if !path.is_file() {
+        bail!("{name} is missing next to quiver (no {}): run `make build`", path.display());
+    }
+    Ok(path)
+}

@@ -1,0 +1,177 @@
+//! A cluster by hand, as on many machines, but over sockets in one folder. Every part can be stopped and started alone.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use proto::v1;
+use rpc::address::Address;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::process::{Process, command, until};
+use crate::wire;
+
+/// Clusters take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Waits for its turn. A test that failed has left nothing behind.
+pub fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A folder whose path is short enough for sockets.
+pub fn folder() -> TempDir {
+    tempfile::Builder::new().prefix("quiver-test-").tempdir_in("/tmp").unwrap()
+}
+
+/// Shards, a learner and actors. Actor `i` has index `i`.
+pub struct Cluster {
+    pub shards: Vec<Process>,
+    pub learner: Process,
+    pub actors: Vec<Process>,
+    pub runtime: Runtime,
+    folder: TempDir,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Cluster {
+    /// Starts everyone. `flags` are settings beside CartPole's own.
+    pub fn start(shards: usize, actors: usize, flags: &[&str]) -> Self {
+        let turn = turn();
+        let folder = folder();
+        configure(folder.path(), shards, actors, flags);
+        let path = folder.path();
+        Self {
+            shards: (0..shards).map(|index| shard(path, index)).collect(),
+            learner: learner(path, shards),
+            actors: (0..actors).map(|index| actor(path, index)).collect(),
+            runtime: wire::runtime(),
+            folder,
+            _turn: turn,
+        }
+    }
+
+    /// Gives the run other settings, for the learner's next start.
+    pub fn configure(&self, flags: &[&str]) {
+        configure(self.path(), self.shards.len(), self.actors.len(), flags);
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn run_dir(&self) -> PathBuf {
+        self.path().join("run")
+    }
+
+    pub fn shard_address(&self, index: usize) -> Address {
+        Address::Unix(self.path().join(format!("s{index}")))
+    }
+
+    pub fn learner_address(&self) -> Address {
+        Address::Unix(self.path().join("l"))
+    }
+
+    /// Starts a shard that was killed; it comes back empty.
+    pub fn start_shard(&mut self, index: usize) {
+        self.shards[index] = shard(self.folder.path(), index);
+    }
+
+    pub fn start_learner(&mut self) {
+        self.learner = learner(self.folder.path(), self.shards.len());
+    }
+
+    pub fn start_actor(&mut self, index: usize) {
+        self.actors[index] = actor(self.folder.path(), index);
+    }
+
+    /// An evaluator, or an actor without a wish for an index.
+    pub fn start_member(&self, name: &str, flags: &[&str]) -> Process {
+        let mut arguments = vec!["--learner".into(), self.learner_address().to_string()];
+        arguments.extend(flags.iter().map(ToString::to_string));
+        Process::start(self.path(), name, "quiver-actor", &arguments)
+    }
+
+    pub fn info(&self, shard: usize) -> v1::InfoReply {
+        self.runtime.block_on(wire::info(&self.shard_address(shard)))
+    }
+
+    pub fn counters(&self, shard: usize) -> v1::Counters {
+        self.info(shard).shard.unwrap().counters.unwrap()
+    }
+
+    /// Gradient steps of the learner's life.
+    pub fn updates(&self) -> f64 {
+        self.learner.metric("learner_updates_total")
+    }
+
+    /// Whether the learner says that it waits for one of these.
+    pub fn learner_waits_for(&self, whats: &[&str]) -> bool {
+        let text = self.learner.page("/metrics");
+        let waits =
+            |what| crate::process::metric(&text, &format!("learner_waiting{{for=\"{what}\"}}")) == 1.0;
+        whats.iter().any(waits)
+    }
+
+    /// The run's name, and which start of the learner this is.
+    pub fn run(&self) -> (String, u32) {
+        let read = |name| std::fs::read_to_string(self.run_dir().join(name)).unwrap();
+        (read("run-id"), read("learner-incarnation").parse().unwrap())
+    }
+
+    /// Training makes progress from here: updates, and inserts into these shards.
+    #[track_caller]
+    pub fn moves_on(&self, shards: &[usize]) {
+        // From what was asked for or prepared before.
+        const BEYOND_WHAT_WAS_UNDER_WAY: f64 = 40.0;
+        let updates = self.updates();
+        until("the learner makes updates", || self.updates() >= updates + BEYOND_WHAT_WAS_UNDER_WAY);
+        for &shard in shards {
+            let inserts = self.counters(shard).inserts;
+            until(&format!("shard {shard} is inserted into"), || self.counters(shard).inserts > inserts + 20);
+        }
+    }
+
+    /// All shards hold this many items each.
+    #[track_caller]
+    pub fn fill(&self, items: u64) {
+        for shard in 0..self.shards.len() {
+            until(&format!("shard {shard} is filled"), || self.info(shard).shard.unwrap().items >= items);
+        }
+    }
+}
+
+/// Writes the settings. Without `--frames` among the flags, the run has no end that a test would see.
+fn configure(folder: &Path, shards: usize, actors: usize, flags: &[&str]) {
+    let mut command = command("quiver");
+    command.args(["config", "show", "cartpole", "--shards", &shards.to_string()]);
+    command.args(["--actors", &actors.to_string()]).args(flags);
+    if !flags.contains(&"--frames") {
+        command.args(["--frames", "100000000", "--checkpoint-every-frames", "50000000"]);
+    }
+    let shown = command.output().unwrap();
+    assert!(shown.status.success(), "{}", String::from_utf8_lossy(&shown.stderr));
+    std::fs::write(folder.join("config.toml"), shown.stdout).unwrap();
+}
+
+fn shard(folder: &Path, index: usize) -> Process {
+    let listen = format!("unix:{}", folder.join(format!("s{index}")).display());
+    let arguments = ["--listen".into(), listen, "--id".into(), format!("shard-{index}")];
+    Process::start(folder, &format!("shard-{index}"), "quiver-replay-server", &arguments)
+}
+
+fn learner(folder: &Path, shards: usize) -> Process {
+    let at = |name: &str| folder.join(name).display().to_string();
+    let mut arguments = vec!["--config".into(), at("config.toml"), "--run-dir".into(), at("run")];
+    arguments.extend(["--listen".into(), format!("unix:{}", at("l"))]);
+    for index in 0..shards {
+        arguments.extend(["--shard".into(), format!("unix:{}", at(&format!("s{index}")))]);
+    }
+    Process::start(folder, "learner", "quiver-learner", &arguments)
+}
+
+fn actor(folder: &Path, index: usize) -> Process {
+    let learner = format!("unix:{}", folder.join("l").display());
+    let arguments = ["--learner".into(), learner, "--index".into(), index.to_string()];
+    Process::start(folder, &format!("actor-{index}"), "quiver-actor", &arguments)
+}

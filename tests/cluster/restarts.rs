@@ -1,0 +1,164 @@
+//! Who comes back after a kill or an end, and what the others make of it.
+
+use std::collections::BTreeSet;
+
+use proto::v1;
+use proto::v1::insert_request::Message;
+use rustix::process::Signal;
+use tonic::{Code, Status};
+
+use crate::harness::Cluster;
+use crate::process::until;
+use crate::wire::{self, even_points, patiently, shard_client};
+
+const FLAGS: [&str; 2] = ["--min-size", "128"];
+
+/// What is in a shard, as far as a thousand draws show it.
+fn items(cluster: &Cluster, shard: usize) -> Vec<v1::Item> {
+    let (run, incarnation) = cluster.run();
+    let address = cluster.shard_address(shard);
+    let drawn = wire::sample(&address, &run, incarnation, even_points(1000));
+    cluster.runtime.block_on(drawn).map(|reply| reply.items).unwrap_or_default()
+}
+
+/// Incarnations of an actor among the items of a shard.
+fn incarnations(cluster: &Cluster, shard: usize, actor: u32) -> BTreeSet<u64> {
+    let lanes = items(cluster, shard).into_iter().filter_map(|item| item.lane);
+    lanes.filter(|lane| lane.actor == actor).map(|lane| lane.incarnation).collect()
+}
+
+/// With the actors stopped, the learner's frames come to be what the shards have counted (CartPole skips none).
+fn frames_agree(cluster: &Cluster) -> u64 {
+    cluster.actors.iter().for_each(crate::process::Process::stop);
+    let counted = || (0..cluster.shards.len()).map(|shard| cluster.counters(shard).actions).sum::<u64>();
+    until("the learner's frames are the shards' count", || {
+        cluster.learner.metric("learner_frames") == counted() as f64
+    });
+    cluster.actors.iter().for_each(crate::process::Process::go_on);
+    counted()
+}
+
+#[test]
+fn a_restarted_learners_weights_replace_newer_numbered_ones_of_its_former_life() {
+    let mut cluster = Cluster::start(1, 1, &FLAGS);
+    let version = |cluster: &Cluster| cluster.actors[0].metric("actor_weights_version");
+    until("the actor has weights of some age", || version(&cluster) >= 500.0);
+    assert_eq!(cluster.run().1, 1);
+    cluster.learner.kill();
+    let before = version(&cluster) as u64;
+    cluster.start_learner();
+    // The run has no checkpoint, so the learner begins anew. What acted is written in every step.
+    until("there is experience from weights with a smaller number of a newer learner", || {
+        let acted = |item: &v1::Item| item.steps.first().and_then(|step| step.weights).unwrap_or_default();
+        items(&cluster, 0)
+            .iter()
+            .map(acted)
+            .any(|weights| weights.incarnation == 2 && weights.number < before)
+    });
+    assert_eq!(cluster.run().1, 2);
+    assert_eq!(cluster.actors[0].metric("actor_incarnations_total"), 1.0, "the actor went on as it was");
+    cluster.moves_on(&[0]);
+    frames_agree(&cluster);
+}
+
+#[test]
+fn a_restarted_actors_experience_is_accepted_and_its_former_life_is_fenced() {
+    let mut cluster = Cluster::start(1, 1, &FLAGS);
+    cluster.moves_on(&[0]);
+    let old = *incarnations(&cluster, 0, 0).last().expect("there are items");
+    cluster.actors[0].kill();
+    cluster.start_actor(0);
+    until("there are items of the actor's new life", || {
+        incarnations(&cluster, 0, 0).last().is_some_and(|newest| *newest > old)
+    });
+    cluster.moves_on(&[0]);
+
+    let fenced = "replay_requests_refused_total{reason=\"fenced\"}";
+    let before = cluster.shards[0].metric(fenced);
+    let status = cluster.runtime.block_on(write_as(&cluster, 0, old)).expect_err("it was replaced");
+    assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+    assert_eq!(cluster.shards[0].metric(fenced), before + 1.0);
+    cluster.moves_on(&[0]);
+}
+
+/// Writes one chunk as a start of an actor.
+async fn write_as(cluster: &Cluster, actor: u32, incarnation: u64) -> Result<(), Status> {
+    let address = cluster.shard_address(0);
+    let v1::InfoReply { run, table, .. } = wire::info(&address).await;
+    let table = table.expect("the learner has told");
+    let hello = v1::InsertHello {
+        caller: Some(proto::caller(&run)),
+        actor,
+        incarnation,
+        codec: table.codec,
+        frame_bytes: table.frame_bytes,
+        stack: table.stack,
+    };
+    let step = replay::Step {
+        frame: vec![0; table.frame_bytes as usize].into(),
+        starts_episode: true,
+        taken: Some(replay::Taken {
+            action: 0,
+            reward: 0.0,
+            terminated: false,
+            truncated: false,
+            life_lost: false,
+            log_probability: 0.0,
+            weights: replay::WeightsVersion::default(),
+        }),
+    };
+    let chunk = proto::convert::chunk_message(replay::Chunk {
+        lane: replay::LaneKey { actor, incarnation, lane: 0 },
+        sequence: 1 << 40,
+        first_step: 1 << 40,
+        steps: vec![step],
+        items: Vec::new(),
+    });
+    let messages = [Message::Hello(hello), Message::Chunk(chunk)];
+    let requests = messages.map(|message| v1::InsertRequest { message: Some(message) });
+    patiently(async {
+        let mut replies = shard_client(&address).insert(tokio_stream::iter(requests)).await?.into_inner();
+        while replies.message().await?.is_some() {}
+        Ok(())
+    })
+    .await
+}
+
+#[test]
+fn an_actor_that_loses_its_place_joins_again_as_a_new_one() {
+    let cluster = Cluster::start(1, 1, &FLAGS);
+    cluster.moves_on(&[0]);
+    let _usurper = cluster.start_member("usurper", &["--index", "0"]);
+    until("the first actor has joined again", || cluster.actors[0].metric("actor_incarnations_total") == 2.0);
+    until("both are there", || cluster.learner.metric("learner_members{role=\"actor\"}") == 2.0);
+    for actor in [0, 1] {
+        until(&format!("actor {actor} is heard"), || !incarnations(&cluster, 0, actor).is_empty());
+    }
+    let newest = |actor| incarnations(&cluster, 0, actor).last().copied();
+    assert!(newest(0) < newest(1), "who was replaced is the newer one now");
+    cluster.moves_on(&[0]);
+}
+
+#[test]
+fn a_learner_asked_to_stop_leaves_a_checkpoint_and_goes_on_from_it() {
+    let mut cluster = Cluster::start(2, 2, &FLAGS);
+    cluster.moves_on(&[0, 1]);
+    let frames = frames_agree(&cluster);
+    let published = cluster.learner.metric("learner_weights_version");
+    assert!(published > 0.0);
+    cluster.learner.signal(Signal::TERM);
+    assert_eq!(cluster.learner.end().code(), Some(0));
+    let checkpoints = std::fs::read_dir(cluster.run_dir().join("checkpoints")).unwrap().count();
+    assert!(checkpoints > 0, "it leaves a checkpoint");
+
+    cluster.start_learner();
+    let text = cluster.learner.page("/metrics");
+    assert!(crate::process::metric(&text, "learner_updates_total") >= 0.0);
+    until("it has published what it went on from", || {
+        cluster.learner.metric("learner_weights_version") >= published
+    });
+    assert!(cluster.learner.log().contains("going on from"));
+    cluster.moves_on(&[0, 1]);
+    assert!(frames_agree(&cluster) > frames);
+    assert_eq!(cluster.run().1, 2);
+}
