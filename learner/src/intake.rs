@@ -18,6 +18,7 @@ use replay::spread::{Masses, Point};
 use rpc::shard::{Shard, ShardError, heard};
 use run::settings::Settings;
 use tch::Device;
+use telemetry::Health;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::sleep;
 use tracing::{info, warn};
@@ -107,6 +108,7 @@ pub struct Intake {
     rng: ChaCha8Rng,
     priorities: Priorities,
     metrics: Arc<Metrics>,
+    health: Health,
     standing: watch::Sender<Standing>,
     first_update: u64,
     drawn: u64,
@@ -135,6 +137,8 @@ pub struct Parts {
     pub priorities: Priorities,
     /// Counts.
     pub metrics: Arc<Metrics>,
+    /// Says how it is.
+    pub health: Health,
     /// Updates made before.
     pub updates: u64,
 }
@@ -171,6 +175,7 @@ impl Intake {
             rng: parts.rng,
             priorities: parts.priorities,
             metrics: parts.metrics,
+            health: parts.health,
             standing,
             first_update: parts.updates,
             drawn: 0,
@@ -222,6 +227,7 @@ impl Intake {
         if let Some((since, _)) = self.waiting_since.take() {
             if since.elapsed() >= COMPLAIN_AFTER {
                 info!(seconds = since.elapsed().as_secs_f64(), "goes on");
+                self.health.ready();
             }
             self.metrics.waits_for(None);
             self.standing.send_modify(|standing| standing.waiting = None);
@@ -237,6 +243,7 @@ impl Intake {
         let long_ago = if since == told { COMPLAIN_AFTER } else { COMPLAIN_AFTER * 10 };
         if told.elapsed() >= long_ago {
             self.waiting_since = Some((since, now));
+            self.health.waiting(what.clone());
             let silent: Vec<_> = (0..self.shards.len())
                 .filter(|&shard| !self.control.is_present(shard))
                 .map(|shard| self.shards[shard].address().to_string())

@@ -60,6 +60,9 @@ pub struct Args {
     /// A replay shard: host:port or unix:/path; once for each
     #[arg(long = "shard", value_name = "ADDRESS", required = true)]
     shards: Vec<Address>,
+    /// Listen where other machines can reach it although there is no TLS yet
+    #[arg(long)]
+    insecure: bool,
     /// Print what happens as JSON lines on standard output, for a launcher
     #[arg(long)]
     events: bool,
@@ -93,6 +96,7 @@ impl Args {
             telemetry::lifeline();
         }
         telemetry::init(&self.telemetry)?;
+        self.listen.check_exposure(self.insecure)?;
         let resolved = Resolved::from_file(&self.config)?;
         let stop = stop_signal()?;
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -163,6 +167,7 @@ impl Args {
             rng: seed::generator(settings.seed, Purpose::Sampling, &[incarnation.into()]),
             priorities: priorities.clone(),
             metrics: metrics.clone(),
+            health: health.clone(),
             updates: learner.updates(),
             settings,
         };

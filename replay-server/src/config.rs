@@ -31,6 +31,10 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7777")]
     pub listen: Address,
 
+    /// Listen where other machines can reach it although there is no TLS yet
+    #[arg(long)]
+    pub insecure: bool,
+
     /// The shard's name for ever, by which learner and actors know it [default: a random one]
     #[arg(long, value_name = "NAME")]
     pub id: Option<String>,
@@ -63,6 +67,7 @@ impl TryFrom<&Args> for Config {
     type Error = anyhow::Error;
 
     fn try_from(args: &Args) -> anyhow::Result<Self> {
+        args.listen.check_exposure(args.insecure)?;
         let random = random_bytes().context("cannot read /dev/urandom for a random name")?;
         let (incarnation, id) = random.split_at(4);
         let id = match &args.id {

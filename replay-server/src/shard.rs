@@ -278,6 +278,8 @@ impl Shard {
         if learner.incarnation < told.learner {
             return Err(Refusal::Learner { given: learner.incarnation, newest: told.learner });
         }
+        // A learner that comes after the end goes further, unless it says otherwise.
+        told.finished &= learner.incarnation == told.learner;
         told.learner = learner.incarnation;
         Ok(Some(told))
     }

@@ -25,6 +25,33 @@ impl fmt::Display for Address {
     }
 }
 
+impl Address {
+    /// Whether only this machine can reach it: a Unix socket or a loopback address.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Address::Unix(_) => true,
+            Address::Tcp(authority) => {
+                let host = authority.rsplit_once(':').map_or(authority.as_str(), |(host, _)| host);
+                let host = host.trim_start_matches('[').trim_end_matches(']');
+                host == "localhost"
+                    || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+            }
+        }
+    }
+
+    /// Refuses to serve other machines unless told to: there is no TLS and no access control yet.
+    pub fn check_exposure(&self, insecure: bool) -> Result<(), Exposed> {
+        if insecure || self.is_local() { Ok(()) } else { Err(Exposed(self.clone())) }
+    }
+}
+
+/// An address that other machines can reach, without anyone having said that this is all right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0} can be reached from other machines, and there is no TLS yet: say --insecure on a network that you trust"
+)]
+pub struct Exposed(pub Address);
+
 impl FromStr for Address {
     type Err = AddressError;
 
@@ -92,6 +119,18 @@ pub enum AddressError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_machines_are_served_only_on_purpose() {
+        for local in ["unix:/tmp/a", "127.0.0.1:7700", "localhost:1", "[::1]:7700"] {
+            assert!(local.parse::<Address>().unwrap().check_exposure(false).is_ok(), "{local}");
+        }
+        for open in ["0.0.0.0:7700", "10.1.2.3:7700", "trainer:7700", "[::]:7700"] {
+            let address: Address = open.parse().unwrap();
+            assert!(address.check_exposure(false).unwrap_err().to_string().contains("--insecure"), "{open}");
+            assert!(address.check_exposure(true).is_ok());
+        }
+    }
 
     #[test]
     fn an_address_is_read_and_written() {

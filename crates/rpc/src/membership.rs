@@ -243,7 +243,10 @@ fn take(news: &mut News, message: v1::WatchWeightsReply) {
         Some(Message::Finished(_)) => news.finished = true,
         Some(Message::Weights(weights)) => {
             let version = convert::version(weights.version.unwrap_or_default());
-            if news.weights.as_ref().is_none_or(|known| known.version < version) {
+            // A later order may come with the same weights: nothing was learned in between.
+            let number = |order: &Option<v1::EvaluationOrder>| order.as_ref().map(|order| order.number);
+            let newest = (version, number(&weights.evaluation));
+            if news.weights.as_ref().is_none_or(|known| (known.version, number(&known.evaluation)) < newest) {
                 let v1::Weights { safetensors, evaluation, .. } = weights;
                 news.weights = Some(Arc::new(Weights { version, safetensors, evaluation }));
             }
@@ -300,5 +303,19 @@ mod tests {
         assert_eq!(after(1, 400), (1, 500), "older ones of the same life are passed over");
         assert_eq!(after(2, 3), (2, 3), "a newer life wins, whatever the number");
         assert_eq!(after(1, 600), (2, 3), "and the former life is over");
+    }
+
+    #[test]
+    fn a_second_order_for_the_same_weights_is_news() {
+        let mut news = News::default();
+        let mut after = |number| {
+            let mut message = weights(1, 7);
+            if let Some(Message::Weights(weights)) = &mut message.news {
+                weights.evaluation = Some(v1::EvaluationOrder { number, ..Default::default() });
+            }
+            take(&mut news, message);
+            news.weights.as_ref().unwrap().evaluation.unwrap().number
+        };
+        assert_eq!([after(5), after(6), after(5)], [5, 6, 6]);
     }
 }
