@@ -2,7 +2,7 @@
 //!
 //! The story is [`train`]: shards and learner are started first; the learner makes the run's directory and says that it
 //! is ready; actors and the evaluator follow. Then [`Cluster::watch`] shows what the learner tells and starts again
-//! whoever dies ([`fate`] decides), until the learner has finished, someone asks to stop, or something can't be mended.
+//! whoever dies ([`mod@fate`] decides), until the learner has finished, someone asks to stop, or something can't be mended.
 //! Then [`closing`] ends all children, the learner first, because it writes the checkpoint.
 //!
 //! One thread looks at everything a few times a second; others only read pipes. Nothing here knows gRPC or networks.
@@ -42,6 +42,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const ROSTER_EVERY: Duration = Duration::from_millis(500);
 /// How long a player that ended by itself is waited with: the news that the run is over may come after it.
 const NEWS_WAIT: Duration = Duration::from_secs(1);
+/// The same when all frames are played.
+const LAST_NEWS_WAIT: Duration = Duration::from_secs(5);
 /// Events that wait to be shown; beyond that the learner waits.
 const EVENTS_MAX: usize = 256;
 
@@ -129,11 +131,10 @@ impl Cluster<'_> {
 
     /// Starts who is due.
     fn start_due(&mut self) -> Option<Ending> {
-        let (now, is_over) = (Instant::now(), self.is_over());
+        let now = Instant::now();
         for index in 0..self.children.len() {
             let child = &mut self.children[index];
-            // A player that ended by itself when all frames were played stays down, unless the learner goes back.
-            if child.due.is_none_or(|due| due > now) || (child.rests && is_over) {
+            if child.due.is_none_or(|due| due > now) {
                 continue;
             }
             if child.rests {
@@ -229,6 +230,8 @@ impl Cluster<'_> {
     fn died(&mut self, index: usize, death: &Death) -> Option<Ending> {
         let now = Instant::now();
         self.roster_due = now;
+        // The end of the run is about to be told, unless it was the evaluator and its games are still wanted.
+        let news_wait = if self.is_over() { LAST_NEWS_WAIT } else { NEWS_WAIT };
         let child = &mut self.children[index];
         let fate = fate(child.role(), &death.end);
         let wait = child.patience.after(&death.end, death.lived);
@@ -244,7 +247,7 @@ impl Cluster<'_> {
                 self.progress.say(&format!("{told}; {}", again(child)));
             }
             (Fate::AgainUnlessOver, Some(wait)) => {
-                (child.due, child.rests) = (Some(now + wait.max(NEWS_WAIT)), true);
+                (child.due, child.rests) = (Some(now + wait.max(news_wait)), true);
             }
         }
         None

@@ -19,8 +19,6 @@ use crate::lane::EpisodeEnd;
 use crate::player::Player;
 use crate::start::{End, LOOK_EVERY, Member};
 
-/// Chunks that each lane may have under way: one that travels, one that is made meanwhile.
-const CHUNKS_PER_LANE: usize = 2;
 /// How long what is under way may take to be acknowledged at the end.
 const FLUSH_WAIT_MAX: Duration = Duration::from_secs(2);
 /// How often a log line repeats what is waited for.
@@ -70,8 +68,7 @@ impl Playing {
                 .parse()
                 .map_err(|error| anyhow!("the learner names a shard at {}: {error}", place.address))?;
             let seed = u64::from(joined.index) << 16 | shard as u64;
-            writers
-                .push((own > 0).then(|| Writer::spawn(address, hello.clone(), own * CHUNKS_PER_LANE, seed)));
+            writers.push((own > 0).then(|| Writer::spawn(address, hello.clone(), own, seed)));
         }
         member.metrics.lanes.set(lanes as i64);
         Ok(Self { member, player, writers, shard_of, counted: Counted::default() })
@@ -131,23 +128,12 @@ impl Playing {
         Ok(self.member.end())
     }
 
-    /// Hands a chunk over. A lane steps only while there is room, so this waits only when many lanes fill up at once.
+    /// Hands a chunk over. Lanes step only while there is room for a chunk of each, so this does not wait.
     fn send(&self, runtime: &Runtime, chunk: Chunk) {
         let writer =
             self.writers[self.shard_of[chunk.lane.lane as usize]].as_ref().expect("its lane has a writer");
-        let started = Instant::now();
         // An error means that the writer has ended, which is looked at before the next step.
-        let _ = runtime.block_on(async {
-            loop {
-                match timeout(LOOK_EVERY, writer.room()).await {
-                    Ok(Ok(())) => return writer.send(chunk).await,
-                    Ok(Err(state)) => return Err(state),
-                    Err(_) if self.member.end().is_some() => return Ok(()),
-                    Err(_) => {}
-                }
-            }
-        });
-        self.member.metrics.wait_seconds.inc_by(started.elapsed().as_secs_f64());
+        let _ = runtime.block_on(writer.send(chunk));
     }
 
     /// Waits until a shard takes something again, and says for what.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use proto::v1;
 use tokio::sync::{mpsc, watch};
@@ -70,6 +71,9 @@ pub enum Denied {
 /// Members that a run can have: as many as the settings allow actors, and evaluators beside them.
 const MEMBERS_MAX: u32 = 8192;
 
+/// How long a place is kept for a newcomer that has not opened its stream: it does so at once.
+const STREAM_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Shared by the service and the training thread.
 #[derive(Debug)]
 pub struct Hub {
@@ -97,6 +101,7 @@ struct Members {
 struct Member {
     incarnation: u64,
     streams: u32,
+    joined: Instant,
 }
 
 /// What a member does.
@@ -137,14 +142,16 @@ impl Hub {
     /// Gives a newcomer a place: the one it wishes for, whose former owner is fenced, or the lowest that nobody uses.
     pub fn join(&self, role: Role, wish: Option<u32>) -> Result<(u32, u64), Denied> {
         let mut members = self.members();
-        let taken =
-            |index: &u32| members.by_place.get(&(role, *index)).is_some_and(|member| member.streams > 0);
+        let taken = |index: &u32| {
+            let holds = |member: &Member| member.streams > 0 || member.joined.elapsed() < STREAM_PATIENCE;
+            members.by_place.get(&(role, *index)).is_some_and(holds)
+        };
         let index = wish.or_else(|| (0..MEMBERS_MAX).find(|index| !taken(index)));
         let index = index.filter(|&index| index < MEMBERS_MAX).ok_or(Denied::Full { most: MEMBERS_MAX })?;
         // Unique and growing over all starts of the learner, which are counted in the run's directory.
         members.joined += 1;
         let incarnation = u64::from(self.charter.incarnation) << 32 | u64::from(members.joined);
-        members.by_place.insert((role, index), Member { incarnation, streams: 0 });
+        members.by_place.insert((role, index), Member { incarnation, streams: 0, joined: Instant::now() });
         Ok((index, incarnation))
     }
 
@@ -159,7 +166,9 @@ impl Hub {
             Some(newest) if newest == incarnation => Ok(()),
             _ if index >= MEMBERS_MAX => Err(Denied::Full { most: MEMBERS_MAX }),
             _ => {
-                members.by_place.insert((role, index), Member { incarnation, streams: 0 });
+                members
+                    .by_place
+                    .insert((role, index), Member { incarnation, streams: 0, joined: Instant::now() });
                 Ok(())
             }
         }
@@ -246,6 +255,8 @@ mod tests {
         assert_eq!(hub.join(Role::Evaluator, None).unwrap().0, 0, "evaluators have places of their own");
         assert_eq!((hub.present(Role::Actor), hub.present(Role::Evaluator)), (1, 0));
         drop(stream);
+        assert_eq!(hub.join(Role::Actor, None).unwrap().0, 2, "a place is kept for a moment");
+        hub.members().by_place.get_mut(&(Role::Actor, 0)).unwrap().joined -= STREAM_PATIENCE;
         assert_eq!(hub.join(Role::Actor, None).unwrap().0, 0);
     }
 

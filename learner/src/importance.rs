@@ -33,7 +33,7 @@ impl Importance {
 /// (N·P(i))^−β divided by the batch's largest. The largest belongs to the smallest probability, so N cancels.
 pub fn weights(probabilities: &[f64], exponent: f64) -> Vec<f64> {
     let smallest = probabilities.iter().copied().fold(f64::INFINITY, f64::min);
-    debug_assert!(smallest > 0.0, "an item that can't be sampled was sampled");
+    assert!(smallest > 0.0, "an item that can't be sampled was sampled");
     probabilities.iter().map(|probability| (probability / smallest).powf(-exponent)).collect()
 }
 

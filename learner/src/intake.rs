@@ -40,6 +40,9 @@ const SILENCE_PAUSE: Duration = Duration::from_millis(50);
 /// A wait longer than this is worth a line in the log, and then one for every ten of these.
 const COMPLAIN_AFTER: Duration = Duration::from_secs(2);
 
+/// How long a full replay may be below `min_size` without growing before that is an error.
+const STUCK_MAX: Duration = Duration::from_secs(30);
+
 /// How often missing items of one batch are drawn anew before the batch is given up.
 const REDRAWS_MAX: usize = 16;
 
@@ -113,6 +116,8 @@ pub struct Intake {
     first_update: u64,
     drawn: u64,
     waiting_since: Option<(Instant, Instant)>,
+    /// Since when a full replay has held too few items, and how many.
+    stuck: Option<(Instant, u64)>,
 }
 
 /// What an intake is made of.
@@ -180,6 +185,7 @@ impl Intake {
             first_update: parts.updates,
             drawn: 0,
             waiting_since: None,
+            stuck: None,
         };
         (intake, receiver)
     }
@@ -253,12 +259,19 @@ impl Intake {
         self.standing.send_modify(|standing| standing.waiting = Some(what));
     }
 
-    /// Frames that do not fit take their transitions along; a replay that can't hold `min_size` would never begin.
-    fn check_room(&self) -> Result<(), String> {
+    /// Frames that do not fit take their transitions along; a replay that can't hold `min_size` would never begin. A
+    /// shard that died held more a moment ago and fills again, so only what lasts is an error.
+    fn check_room(&mut self) -> Result<(), String> {
         let (items, wanted) = (self.control.items(), self.settings.min_size.0);
-        let counters = self.last.iter().flatten().filter_map(|shard| shard.counters);
-        let gone: u64 = counters.map(|counters| counters.evicted + counters.reclaimed_items).sum();
-        if items < wanted && gone > 0 && self.last.iter().all(Option::is_some) && self.full() {
+        let all_present = (0..self.shards.len()).all(|shard| self.control.is_present(shard));
+        if !(all_present && items < wanted && self.full()) {
+            self.stuck = None;
+            return Ok(());
+        }
+        let (since, was) = *self.stuck.get_or_insert((Instant::now(), items));
+        if items > was {
+            self.stuck = Some((Instant::now(), items));
+        } else if since.elapsed() >= STUCK_MAX {
             return Err(format!(
                 "the shards hold {items} transitions and min_size is {wanted}: raise capacity or replay_bytes, or lower min_size"
             ));
@@ -268,11 +281,12 @@ impl Intake {
 
     /// Whether every shard that has items has begun to forget some.
     fn full(&self) -> bool {
-        let counted = |shard: &&v1::Shard| shard.items > 0;
-        self.last.iter().flatten().filter(counted).all(|shard| {
-            let counters = shard.counters.unwrap_or_default();
-            counters.evicted + counters.reclaimed_items > 0
-        })
+        let mut holding = self.last.iter().flatten().filter(|shard| shard.items > 0).peekable();
+        holding.peek().is_some()
+            && holding.all(|shard| {
+                let counters = shard.counters.unwrap_or_default();
+                counters.evicted + counters.reclaimed_items > 0
+            })
     }
 
     async fn ask_for_news(&mut self, wait: Duration) -> Result<(), String> {
@@ -337,7 +351,7 @@ impl Intake {
         let wanted = self.settings.batch_size;
         self.control.sampled(wanted as u64);
         let mut masses = self.control.masses();
-        let mut good = Vec::with_capacity(wanted);
+        let mut good: Vec<(usize, ItemKey, f64, u64)> = Vec::with_capacity(wanted);
         for _ in 0..REDRAWS_MAX {
             if masses.is_empty() {
                 break;
@@ -346,6 +360,11 @@ impl Intake {
             let stratified = self.settings.stratified && missing == wanted;
             let points = masses.draw(missing, stratified, &mut self.rng);
             let drawn = self.draw(&points, &mut masses).await?;
+            if good.iter().any(|(shard, ..)| masses.share(*shard) <= 0.0) {
+                // A shard that gave items before is lost: their probability is not known any more.
+                good.clear();
+                self.assembler.as_mut().expect("given back").clear();
+            }
             let unpacked = self.unpack(drawn).await;
             self.forget(&unpacked);
             good.extend(unpacked.good);
@@ -355,8 +374,9 @@ impl Intake {
             }
         }
         warn!(got = good.len(), wanted, "a batch was given up");
-        let assembler = self.assembler.as_mut().expect("given back");
-        assembler.clear();
+        self.assembler.as_mut().expect("given back").clear();
+        self.control.not_sampled(wanted as u64);
+        sleep(SILENCE_PAUSE).await;
         Ok(None)
     }
 

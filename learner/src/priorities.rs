@@ -85,9 +85,9 @@ async fn send(
                 call(shard, client, request, &metrics)
             })
         });
-        for reached in futures_util::future::join_all(calls).await.into_iter().flatten() {
-            largest_told[reached] = largest;
-        }
+        futures_util::future::join_all(calls).await;
+        // Every update carries the largest; a shard that missed it hears it with its next ones.
+        largest_told.fill(largest);
     }
 }
 
@@ -96,7 +96,7 @@ async fn call(
     mut client: ReplayClient<Channel>,
     request: v1::UpdatePrioritiesRequest,
     metrics: &Metrics,
-) -> Option<usize> {
+) {
     let count = request.updates.len() as u64;
     let counted = |result: &str, count| metrics.priorities.with_label_values(&[result]).inc_by(count);
     match timeout(ANSWER_WAIT_MAX, client.update_priorities(request)).await {
@@ -104,17 +104,12 @@ async fn call(
             let reply = reply.into_inner();
             counted("applied", reply.applied);
             counted("stale", reply.stale);
-            Some(shard)
         }
         Ok(Err(status)) => {
             // The shard is gone or new: its items are too, or it will ask for nothing less.
             debug!(shard, reason = describe(&status), "priorities were lost");
             counted("lost", count);
-            None
         }
-        Err(_) => {
-            counted("lost", count);
-            None
-        }
+        Err(_) => counted("lost", count),
     }
 }

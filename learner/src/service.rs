@@ -102,6 +102,12 @@ impl LearnerService {
             return Err(self.invalid("a score must be finite"));
         }
         let Some(evaluation) = &report.evaluation else { return Ok(()) };
+        if self.role(report.role)? != Role::Evaluator {
+            return Err(self.invalid("only an evaluator reports evaluations"));
+        }
+        if evaluation.players.first().is_none_or(|player| player.player != run::record::AGENT) {
+            return Err(self.invalid("an evaluation begins with the agent's scores"));
+        }
         if evaluation.players.len() > PLAYERS_MAX {
             return Err(self.invalid(&format!("an evaluation has at most {PLAYERS_MAX} players")));
         }

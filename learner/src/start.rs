@@ -1,6 +1,7 @@
 //! A learner from its command line: directory, network, shards, service, then training.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -230,10 +231,7 @@ impl Args {
         architecture: &Architecture,
         incarnation: u32,
     ) -> Result<Charter> {
-        let shards = self
-            .shards
-            .iter()
-            .map(|address| v1::ShardAddress { id: String::new(), address: address.to_string() });
+        let shards = self.shards.iter().map(|address| v1::ShardAddress { address: address.to_string() });
         Ok(Charter {
             run: run_name(directory.path())?,
             incarnation,
@@ -282,7 +280,7 @@ impl Args {
 /// The run's name: random, made once, kept in its directory.
 fn run_name(directory: &Path) -> Result<String> {
     let path = directory.join(RUN_NAME);
-    if let Ok(name) = fs::read_to_string(&path) {
+    if let Some(name) = read_if_there(&path)? {
         return Ok(name.trim().to_owned());
     }
     let mut bytes = [0; 16];
@@ -293,12 +291,20 @@ fn run_name(directory: &Path) -> Result<String> {
     Ok(name)
 }
 
+fn read_if_there(path: &Path) -> Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("can't read {}", path.display())),
+    }
+}
+
 /// Counts this start of the learner. On the disk before anyone hears of it: no two starts may have one number.
 fn next_incarnation(directory: &Path) -> Result<u32> {
     let path = directory.join(INCARNATION);
-    let last = match fs::read_to_string(&path) {
-        Ok(text) => text.trim().parse().with_context(|| format!("{} is damaged", path.display()))?,
-        Err(_) => 0u32,
+    let last = match read_if_there(&path)? {
+        Some(text) => text.trim().parse().with_context(|| format!("{} is damaged", path.display()))?,
+        None => 0u32,
     };
     let next = last.checked_add(1).context("the learner was started too often")?;
     write_whole(&path, next.to_string().as_bytes())?;

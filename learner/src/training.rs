@@ -415,7 +415,7 @@ impl Training {
         };
         info!(frames = outcome.frames, updates = outcome.updates, "finished");
         self.events.send(&Event::Finished(outcome));
-        self.say_farewell();
+        self.say_farewell(Duration::ZERO);
         Ok(())
     }
 
@@ -431,7 +431,8 @@ impl Training {
         };
         info!(frames = outcome.frames, "the run has ended already: give it more frames to go on");
         self.events.send(&Event::Finished(outcome));
-        self.say_farewell();
+        // Nobody has joined yet: whoever is looking for the learner gets the time to find it.
+        self.say_farewell(FAREWELL);
         Ok(())
     }
 
@@ -491,15 +492,15 @@ impl Training {
     }
 
     /// Members and shards hear that the run has ended, and leave by themselves.
-    fn say_farewell(&mut self) {
+    fn say_farewell(&mut self, least: Duration) {
         self.phase.send_replace(Phase::Finished);
         self.hub.finished.send_replace(true);
-        let until = Instant::now() + FAREWELL;
+        let (until, at_least_until) = (Instant::now() + FAREWELL, Instant::now() + least);
         if let Some(intake) = self.intake.take() {
             let _ = self.handle.block_on(timeout(FAREWELL, intake));
         }
         let left = |hub: &Hub| hub.present(Role::Actor) + hub.present(Role::Evaluator);
-        while left(&self.hub) > 0 && Instant::now() < until {
+        while Instant::now() < until && (left(&self.hub) > 0 || Instant::now() < at_least_until) {
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -18,8 +18,8 @@ pub const PLAYERS_MAX: usize = 64;
 pub const WAIT_MILLISECONDS_MAX: u32 = 10_000;
 /// Bytes of one message to a shard: a full chunk of noise at 84×84 is 7.4 MB.
 pub const INSERT_BYTES_MAX: usize = 8 << 20;
-/// Bytes of one message from a shard: 4,096 transitions of seven noisy frames are 205 MB. A learner that wants more in
-/// one batch draws it in parts.
+/// Bytes of one message from a shard: 4,096 transitions of seven noisy frames are 205 MB. A larger
+/// batch of such frames is refused.
 pub const SAMPLE_BYTES_MAX: usize = 256 << 20;
 /// Bytes of one message of weights: the Nature network is 6.8 MB, an MLP of 2 × 4,096 units 70 MB.
 pub const WEIGHTS_BYTES_MAX: usize = 256 << 20;

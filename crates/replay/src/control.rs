@@ -182,6 +182,15 @@ impl Control {
         self.samples += count;
     }
 
+    /// Takes back samples that were counted and could not be drawn after all.
+    pub fn not_sampled(&mut self, count: u64) {
+        self.samples -= count;
+        if let Some((_, began)) = &mut self.since {
+            // The ratio may have begun in between.
+            *began = (*began).min(self.samples);
+        }
+    }
+
     /// Whether a batch may be drawn now, or what for it has to wait.
     pub fn can_sample(&self) -> Result<(), Wait> {
         let strangers: Vec<usize> = (0..self.shards.len()).filter(|&shard| !self.shards[shard].met).collect();

@@ -8,9 +8,11 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use tonic::codegen::{Service, http};
 use tonic::{Code, Status};
 use tower::Layer;
@@ -20,6 +22,10 @@ use crate::connection::CutOff;
 /// Requests whose answer has not begun, over all connections. A shard has one learner with a handful under way; a
 /// learner has some for each actor that joins. Times the largest message, this bounds what half-sent requests can hold.
 const REQUESTS_MAX: usize = 256;
+
+/// How long a request may take until its answer begins. A grant waits for 10 s at most; half a request holds its place no
+/// longer than this.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(15);
 
 /// The counts of one server, and its bound on requests. All clones are one.
 #[derive(Clone)]
@@ -136,8 +142,12 @@ where
                 return Ok(Status::unavailable("too many requests at once, try again").into_http());
             };
             poll_fn(|cx| inner.poll_ready(cx)).await?;
-            let response = inner.call(request).await?;
-            Ok(edge.answer(response))
+            match timeout(REQUEST_TIME_MAX, inner.call(request)).await {
+                Ok(response) => Ok(edge.answer(response?)),
+                Err(_) => {
+                    Ok(Status::deadline_exceeded("the request came too slowly, send it again").into_http())
+                }
+            }
         })
     }
 }

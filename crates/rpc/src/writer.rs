@@ -76,8 +76,10 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts writing to a shard in the background. At most `bound` chunks are under way.
-    pub fn spawn(address: Address, hello: v1::InsertHello, bound: usize, seed: u64) -> Self {
+    /// Starts writing to a shard in the background. The actor sends up to `at_once` chunks one after the other; twice as
+    /// many may be under way: some travel while the next are made.
+    pub fn spawn(address: Address, hello: v1::InsertHello, at_once: usize, seed: u64) -> Self {
+        let bound = 2 * at_once;
         let (chunks, incoming) = mpsc::channel(bound);
         let room = Arc::new(Semaphore::new(bound));
         let connecting = State::Waiting(format!("the shard at {address} to answer"));
@@ -97,15 +99,19 @@ impl Writer {
         Self { chunks, bound, room, state, sent }
     }
 
-    /// Waits until one more chunk may be under way. May be given up at any time. An error is the state in which the
+    /// Waits until `at_once` more chunks may be under way. May be given up at any time. An error is the state in which the
     /// writer ended.
     pub async fn room(&self) -> Result<(), State> {
-        self.room.acquire().await.map(drop).map_err(|_| self.state())
+        self.room.acquire_many(self.at_once() as u32).await.map(drop).map_err(|_| self.state())
     }
 
-    /// Whether one more chunk may be under way now.
+    /// Whether `at_once` more chunks may be under way now.
     pub fn has_room(&self) -> bool {
-        self.room.available_permits() > 0 || self.room.is_closed()
+        self.room.available_permits() >= self.at_once() || self.room.is_closed()
+    }
+
+    fn at_once(&self) -> usize {
+        self.bound / 2
     }
 
     /// Hands over a chunk; waits as long as too many are under way.
