@@ -162,3 +162,13 @@ fn a_learner_asked_to_stop_leaves_a_checkpoint_and_goes_on_from_it() {
     assert!(frames_agree(&cluster) > frames);
     assert_eq!(cluster.run().1, 2);
 }
+
+#[test]
+fn the_only_shard_may_die_after_it_has_begun_to_forget() {
+    let mut cluster = Cluster::start(1, 1, &["--min-size", "128", "--capacity", "300"]);
+    until("the shard has evicted items", || cluster.counters(0).evicted > 100);
+    cluster.shards[0].kill();
+    until("the learner has noticed", || cluster.learner_waits_for(&["filling", "shards"]));
+    cluster.start_shard(0);
+    cluster.moves_on(&[0]);
+}
