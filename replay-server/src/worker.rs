@@ -25,7 +25,10 @@ use crate::shard::{Shard, Standing};
 /// that the thread never idles while there is work.
 const MAILBOX_JOBS_MAX: usize = 256;
 
-type Job = Box<dyn FnOnce(&mut Shard) + Send>;
+/// Does its work and gives its answer, which is sent once everyone can see what the work has changed.
+type Job = Box<dyn FnOnce(&mut Shard) -> Answer + Send>;
+/// Nobody to answer if the caller has gone away.
+type Answer = Option<Box<dyn FnOnce() + Send>>;
 
 /// What changes rarely.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -66,9 +69,12 @@ pub fn spawn(shard: Shard, metrics: Metrics) -> io::Result<(Handle, Ended)> {
 
 fn work(mut mailbox: mpsc::Receiver<Job>, mut shard: Shard, published: &Published) {
     while let Some(job) = mailbox.blocking_recv() {
-        job(&mut shard);
+        let answer = job(&mut shard);
         published.publish(&shard.standing());
         published.metrics.mailbox_depth.set(mailbox.len() as i64);
+        if let Some(answer) = answer {
+            answer();
+        }
     }
 }
 
@@ -88,9 +94,11 @@ impl Handle {
     ) -> Result<T, Refusal> {
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move |shard| {
-            if !reply.is_closed() {
-                let _ = reply.send(job(shard));
+            if reply.is_closed() {
+                return None;
             }
+            let result = job(shard);
+            Some(Box::new(move || drop(reply.send(result))))
         });
         self.jobs.send(job).await.map_err(|_| Refusal::Stopping)?;
         answer.await.map_err(|_| Refusal::Stopping)
