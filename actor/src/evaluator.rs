@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 
 use anyhow::{Context, Result};
-use proto::v1;
-use rpc::membership::{Report, Weights};
+use proto::{Order, Player, Report, Weights};
 use run::record::AGENT;
 use run::seed::{self, Purpose};
 use tokio::runtime::Runtime;
@@ -36,7 +35,7 @@ impl Evaluator {
         loop {
             let played = self.played.clone();
             let is_new =
-                |weights: &Weights| weights.evaluation.is_some_and(|order| !played.contains(&order.number));
+                |weights: &Weights| weights.order.is_some_and(|order| !played.contains(&order.number));
             let weights = match self.member.wait_for_weights(runtime, "order", is_new) {
                 Ok(weights) => weights,
                 Err(end) => {
@@ -44,12 +43,12 @@ impl Evaluator {
                     return Ok(end);
                 }
             };
-            let order = weights.evaluation.context("an order comes with the weights")?;
+            let order = weights.order.context("an order comes with the weights")?;
             self.member.load(&weights)?;
             info!(order.number, order.frames, order.episodes, order.baselines, "evaluating");
             let players = self.play(&order)?;
-            let report = v1::EvaluationReport { number: order.number, players };
-            runtime.block_on(self.member.membership.report_surely(Report::Evaluation(report)));
+            let report = Report::Evaluation { number: order.number, players };
+            runtime.block_on(self.member.membership.report_surely(report));
             self.member.metrics.evaluations.inc();
             self.played.push_back(order.number);
             if self.played.len() > PLAYED_MAX {
@@ -59,7 +58,7 @@ impl Evaluator {
     }
 
     /// The agent's games, and beside them on a second thread the baselines', if ordered.
-    fn play(&self, order: &v1::EvaluationOrder) -> Result<Vec<v1::PlayerScores>> {
+    fn play(&self, order: &Order) -> Result<Vec<Player>> {
         let Member { resolved, network, metrics, architecture, .. } = &self.member;
         let settings = &resolved.settings;
         let options = settings.environment();
@@ -84,8 +83,8 @@ impl Evaluator {
             (agent, others.map(|others| others.join().expect("baselines do not panic")))
         });
         let others = others.transpose()?.unwrap_or_default();
-        let agent = v1::PlayerScores { player: AGENT.into(), scores: agent? };
-        let others = others.into_iter().map(|(player, scores)| v1::PlayerScores { player, scores });
+        let agent = Player { name: AGENT.into(), scores: agent? };
+        let others = others.into_iter().map(|(name, scores)| Player { name, scores });
         Ok(std::iter::once(agent).chain(others).collect())
     }
 }

@@ -6,10 +6,9 @@
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
-use proto::v1;
+use proto::{Report, v1};
 use replay::Chunk;
 use rpc::address::Address;
-use rpc::membership::Report;
 use rpc::writer::{State, Writer};
 use tokio::runtime::Runtime;
 use tokio::time::{Duration, timeout};
@@ -164,8 +163,11 @@ impl Playing {
             return;
         }
         let metrics = &self.member.metrics;
-        let message =
-            |end: &EpisodeEnd| v1::Episode { score: end.score, steps: end.steps, truncated: end.truncated };
+        let message = |end: &EpisodeEnd| proto::Episode {
+            score: end.score,
+            steps: end.steps,
+            truncated: end.truncated,
+        };
         let reported =
             self.member.membership.report(Report::Episodes(episodes.iter().map(message).collect()));
         metrics.reports_dropped.inc_by(u64::from(!reported));

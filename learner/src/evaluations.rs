@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use proto::v1;
+use proto::{Order, Player, Weights};
 use run::choices::EvaluationPolicy;
 use run::record::Evaluation;
 
@@ -17,16 +17,14 @@ const ORDERS_MAX: usize = 4;
 #[derive(Debug)]
 pub struct Evaluations {
     next: u64,
-    orders: BTreeMap<u64, Arc<v1::Weights>>,
+    orders: BTreeMap<u64, Arc<Weights>>,
 }
 
 /// A finished order.
 #[derive(Debug)]
 pub struct Evaluated {
     /// The weights that played.
-    pub weights: Arc<v1::Weights>,
-    /// The order.
-    pub order: v1::EvaluationOrder,
+    pub weights: Arc<Weights>,
     /// The agent first, then baselines.
     pub players: Vec<Evaluation>,
 }
@@ -37,10 +35,10 @@ impl Evaluations {
         Self { next: u64::from(learner_incarnation) << 32, orders: BTreeMap::new() }
     }
 
-    /// A new order; `weights` has everything but the order.
-    pub fn order(&mut self, mut weights: v1::Weights, order: v1::EvaluationOrder) -> Arc<v1::Weights> {
+    /// A new order, whose number is given here; `weights` has everything but the order.
+    pub fn order(&mut self, mut weights: Weights, order: Order) -> Arc<Weights> {
         self.next += 1;
-        weights.evaluation = Some(v1::EvaluationOrder { number: self.next, ..order });
+        weights.order = Some(Order { number: self.next, ..order });
         let weights = Arc::new(weights);
         self.orders.insert(self.next, weights.clone());
         while self.orders.len() > ORDERS_MAX {
@@ -50,25 +48,28 @@ impl Evaluations {
     }
 
     /// Takes in a report. `None` for one that nobody waits for: a second one, or one of a former learner.
-    pub fn reported(&mut self, report: v1::EvaluationReport, policy: EvaluationPolicy) -> Option<Evaluated> {
-        let weights = self.orders.remove(&report.number)?;
-        let order = weights.evaluation?;
-        let players = report.players.into_iter().map(|player| {
-            let trained = player.player == run::record::AGENT;
-            let (mean, standard_error) = Evaluation::mean_and_error(&player.scores);
+    pub fn reported(
+        &mut self,
+        number: u64,
+        players: Vec<Player>,
+        policy: EvaluationPolicy,
+    ) -> Option<Evaluated> {
+        let weights = self.orders.remove(&number)?;
+        let order = weights.order?;
+        let evaluation = |Player { name, scores }| {
+            let trained = name == run::record::AGENT;
+            let (mean, standard_error) = Evaluation::mean_and_error(&scores);
             Evaluation {
                 frames: if trained { order.frames } else { 0 },
                 updates: if trained { order.updates } else { 0 },
-                player: player.player,
+                player: name,
                 policy,
                 mean,
                 standard_error,
-                scores: player.scores,
+                scores,
             }
-        });
-        let players: Vec<_> = players.collect();
-        let agent_first = players.first().is_some_and(|player| player.player == run::record::AGENT);
-        agent_first.then_some(Evaluated { weights, order, players })
+        };
+        Some(Evaluated { players: players.into_iter().map(evaluation).collect(), weights })
     }
 }
 
@@ -76,30 +77,34 @@ impl Evaluations {
 mod tests {
     use super::*;
 
-    fn report(number: u64, scores: &[f64]) -> v1::EvaluationReport {
-        let agent = v1::PlayerScores { player: "agent".into(), scores: scores.to_vec() };
-        v1::EvaluationReport { number, players: vec![agent] }
+    fn agent(scores: &[f64]) -> Vec<Player> {
+        vec![Player { name: "agent".into(), scores: scores.to_vec() }]
     }
+
+    fn weights() -> Weights {
+        Weights { version: Default::default(), safetensors: Default::default(), order: None }
+    }
+
+    const ORDER: Order = Order { number: 0, frames: 40, updates: 7, episodes: 2, baselines: false };
 
     #[test]
     fn a_report_is_taken_once_and_has_the_orders_age() {
         let mut evaluations = Evaluations::new(3);
-        let order = v1::EvaluationOrder { frames: 40, updates: 7, episodes: 2, ..Default::default() };
-        let number = evaluations.order(v1::Weights::default(), order).evaluation.unwrap().number;
+        let number = evaluations.order(weights(), ORDER).order.unwrap().number;
         assert!(number > 3 << 32);
         let policy = EvaluationPolicy::Greedy;
-        let evaluated = evaluations.reported(report(number, &[1.0, 3.0]), policy).unwrap();
-        let agent = &evaluated.players[0];
-        assert_eq!((agent.frames, agent.updates, agent.mean, agent.standard_error), (40, 7, 2.0, 1.0));
-        assert!(evaluations.reported(report(number, &[1.0]), policy).is_none(), "once");
-        assert!(evaluations.reported(report(5, &[1.0]), policy).is_none(), "never ordered by this learner");
+        let evaluated = evaluations.reported(number, agent(&[1.0, 3.0]), policy).unwrap();
+        let played = &evaluated.players[0];
+        assert_eq!((played.frames, played.updates, played.mean, played.standard_error), (40, 7, 2.0, 1.0));
+        assert!(evaluations.reported(number, agent(&[1.0]), policy).is_none(), "once");
+        assert!(evaluations.reported(5, agent(&[1.0]), policy).is_none(), "never ordered by this learner");
     }
 
     #[test]
     fn old_orders_are_forgotten() {
         let mut evaluations = Evaluations::new(0);
         for _ in 0..10 {
-            evaluations.order(v1::Weights::default(), v1::EvaluationOrder::default());
+            evaluations.order(weights(), ORDER);
         }
         assert_eq!(evaluations.orders.len(), ORDERS_MAX);
     }

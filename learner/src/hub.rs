@@ -7,20 +7,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use proto::v1;
+use proto::{Report, Weights};
+use rpc::address::Address;
 use tokio::sync::{mpsc, watch};
 
 /// Reports that may wait for the training thread, which looks for them several times a second.
 pub const REPORTS_MAX: usize = 1024;
-
-/// What members tell the training thread.
-#[derive(Clone, Debug)]
-pub enum Report {
-    /// Training games that ended.
-    Episodes(Vec<v1::Episode>),
-    /// An evaluation.
-    Evaluation(v1::EvaluationReport),
-}
 
 /// What never changes while this learner lives.
 #[derive(Clone, Debug)]
@@ -34,7 +26,7 @@ pub struct Charter {
     /// The network's shape as JSON.
     pub architecture: String,
     /// Where the shards are.
-    pub shards: Vec<v1::ShardAddress>,
+    pub shards: Vec<Address>,
 }
 
 /// Why someone can't be part of the run.
@@ -81,9 +73,9 @@ pub struct Hub {
     pub charter: Charter,
     members: Mutex<Members>,
     /// The newest weights, for actors.
-    pub weights: watch::Sender<Option<Arc<v1::Weights>>>,
+    pub weights: watch::Sender<Option<Arc<Weights>>>,
     /// The newest weights that wait to be evaluated.
-    pub evaluation: watch::Sender<Option<Arc<v1::Weights>>>,
+    pub evaluation: watch::Sender<Option<Arc<Weights>>>,
     /// Agent steps of the whole run.
     pub agent_steps: watch::Sender<u64>,
     /// The run has ended.

@@ -4,10 +4,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::limits::{EPISODES_MAX, PLAYERS_MAX, SCORES_MAX};
 use proto::v1::learner_server::Learner;
 use proto::v1::watch_weights_reply::News;
-use proto::{PROTOCOL, v1};
+use proto::{PROTOCOL, Report, Weights, v1};
+use rpc::address::Address;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_stream::Stream;
@@ -15,7 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 use tracing::info;
 
-use crate::hub::{Connected, Denied, Hub, Report, Role};
+use crate::hub::{Connected, Denied, Hub, Role};
 
 /// How often members hear where the run stands. They take a learner for dead after several times this.
 const STANDING_EVERY: Duration = Duration::from_secs(1);
@@ -94,32 +94,20 @@ impl LearnerService {
         self.refuse("invalid", Status::invalid_argument(text))
     }
 
-    fn check_report(&self, report: &v1::ReportRequest) -> Result<(), Status> {
-        if report.episodes.len() > EPISODES_MAX {
-            return Err(self.invalid(&format!("a report has at most {EPISODES_MAX} episodes")));
+    /// What is reported, by whoever may report it.
+    fn reports(&self, role: Role, request: v1::ReportRequest) -> Result<Vec<Report>, Status> {
+        let reports = proto::play::reports(request.episodes, request.evaluation)
+            .map_err(|invalid| self.invalid(&invalid.to_string()))?;
+        for report in &reports {
+            let Report::Evaluation { players, .. } = report else { continue };
+            if role != Role::Evaluator {
+                return Err(self.invalid("only an evaluator reports evaluations"));
+            }
+            if players.first().is_none_or(|player| player.name != run::record::AGENT) {
+                return Err(self.invalid("an evaluation begins with the agent's scores"));
+            }
         }
-        if report.episodes.iter().any(|episode| !episode.score.is_finite()) {
-            return Err(self.invalid("a score must be finite"));
-        }
-        let Some(evaluation) = &report.evaluation else { return Ok(()) };
-        if self.role(report.role)? != Role::Evaluator {
-            return Err(self.invalid("only an evaluator reports evaluations"));
-        }
-        if evaluation.players.first().is_none_or(|player| player.player != run::record::AGENT) {
-            return Err(self.invalid("an evaluation begins with the agent's scores"));
-        }
-        if evaluation.players.len() > PLAYERS_MAX {
-            return Err(self.invalid(&format!("an evaluation has at most {PLAYERS_MAX} players")));
-        }
-        let sound = |player: &v1::PlayerScores| {
-            (1..=SCORES_MAX).contains(&player.scores.len())
-                && player.scores.iter().all(|score| score.is_finite())
-                && player.player.len() <= 64
-        };
-        match evaluation.players.iter().all(sound) {
-            true => Ok(()),
-            false => Err(self.invalid("each player has a short name and finite scores, at least one")),
-        }
+        Ok(reports)
     }
 }
 
@@ -148,7 +136,7 @@ impl Learner for LearnerService {
             incarnation,
             learner_incarnation: charter.incarnation,
             config: charter.config.clone(),
-            shards: charter.shards.clone(),
+            shards: charter.shards.iter().map(shard_address).collect(),
             finished: *self.hub.finished.borrow(),
             architecture: charter.architecture.clone(),
         }))
@@ -181,24 +169,25 @@ impl Learner for LearnerService {
     }
 
     async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportReply>, Status> {
-        let report = request.into_inner();
-        self.check_member(report.caller.clone(), report.role, report.index, report.incarnation)?;
-        self.check_report(&report)?;
-        if !report.episodes.is_empty() {
-            self.hub.report(Report::Episodes(report.episodes)).await;
-        }
-        if let Some(evaluation) = report.evaluation {
-            self.hub.report(Report::Evaluation(evaluation)).await;
+        let request = request.into_inner();
+        let role =
+            self.check_member(request.caller.clone(), request.role, request.index, request.incarnation)?;
+        for report in self.reports(role, request)? {
+            self.hub.report(report).await;
         }
         Ok(Response::new(v1::ReportReply {}))
     }
+}
+
+fn shard_address(address: &Address) -> v1::ShardAddress {
+    v1::ShardAddress { address: address.to_string() }
 }
 
 /// One member's stream of weights.
 struct Watcher {
     hub: Arc<Hub>,
     place: (Role, u32, u64),
-    weights: watch::Receiver<Option<Arc<v1::Weights>>>,
+    weights: watch::Receiver<Option<Arc<Weights>>>,
     replies: mpsc::Sender<Result<v1::WatchWeightsReply, Status>>,
     _connected: Connected,
 }
@@ -219,7 +208,7 @@ impl Watcher {
                     }
                     let newest = self.weights.borrow_and_update().clone();
                     let Some(newest) = newest else { continue };
-                    Some(News::Weights((*newest).clone()))
+                    Some(News::Weights((&*newest).into()))
                 }
                 _ = standing.tick() => None,
                 () = self.replies.closed() => return,

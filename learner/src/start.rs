@@ -11,7 +11,6 @@ use clap::Parser;
 use nn::Architecture;
 use prometheus::Registry;
 use proto::convert::{TableSpec, table_message};
-use proto::v1;
 use proto::v1::learner_server::LearnerServer;
 use replay::control::{Control, Mark};
 use replay::rate::RateLimiter;
@@ -231,13 +230,12 @@ impl Args {
         architecture: &Architecture,
         incarnation: u32,
     ) -> Result<Charter> {
-        let shards = self.shards.iter().map(|address| v1::ShardAddress { address: address.to_string() });
         Ok(Charter {
             run: run_name(directory.path())?,
             incarnation,
             config: serde_json::to_string(resolved)?,
             architecture: serde_json::to_string(architecture)?,
-            shards: shards.collect(),
+            shards: self.shards.clone(),
         })
     }
 

@@ -1,10 +1,9 @@
 //! What a cluster run's checkpoint keeps beside weights and optimiser. The replay is the shards' business.
 
 use std::io;
-use std::sync::Arc;
 
 use anyhow::Result;
-use proto::v1;
+use proto::Weights;
 use replay::control::Mark;
 use run::checkpoint::{Checkpoint, Writer};
 use serde::{Deserialize, Serialize};
@@ -43,7 +42,7 @@ pub fn save(learner: &Learner, state: &State, writer: &mut Writer) -> io::Result
 }
 
 /// Writes a checkpoint to play with: weights that were published, and their age.
-pub fn save_weights(weights: &Arc<v1::Weights>, state: &State, writer: &mut Writer) -> io::Result<()> {
+pub fn save_weights(weights: &Weights, state: &State, writer: &mut Writer) -> io::Result<()> {
     writer.file(trainer::WEIGHTS, |out| out.write_all(&weights.safetensors))?;
     save_state(state, writer)
 }

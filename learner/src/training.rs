@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use proto::v1;
+use proto::{Order, Player, Report, Weights};
+use replay::WeightsVersion;
 use run::averages::{Averages, Counts, Figures, RecentScores, Speed};
 use run::checkpoint::{self, Checkpoint};
 use run::event::{Event, Outcome};
@@ -22,7 +23,7 @@ use tracing::{info, warn};
 
 use crate::evaluations::{Evaluated, Evaluations};
 use crate::events::Events;
-use crate::hub::{Hub, Report, Role};
+use crate::hub::{Hub, Role};
 use crate::intake::{Phase, Prepared, Standing};
 use crate::metrics::Metrics;
 use crate::priorities::Priorities;
@@ -230,8 +231,8 @@ impl Training {
         while let Ok(report) = self.reports.try_recv() {
             match report {
                 Report::Episodes(episodes) => self.keep_episodes(&episodes)?,
-                Report::Evaluation(report) => {
-                    if let Some(evaluated) = self.reported(report) {
+                Report::Evaluation { number, players } => {
+                    if let Some(evaluated) = self.reported(number, players) {
                         self.keep_evaluation(&evaluated)?;
                     }
                 }
@@ -240,11 +241,11 @@ impl Training {
         Ok(())
     }
 
-    fn keep_episodes(&mut self, episodes: &[v1::Episode]) -> Result<()> {
+    fn keep_episodes(&mut self, episodes: &[proto::Episode]) -> Result<()> {
         for episode in episodes {
             self.metrics.episodes.inc();
             self.course.recent.add(episode.score);
-            let v1::Episode { score, steps, truncated } = *episode;
+            let proto::Episode { score, steps, truncated } = *episode;
             let episode = Episode { frames: self.state.frames, score, steps, truncated };
             self.record.episode(&episode).context(RECORD_FAILED)?;
         }
@@ -254,20 +255,16 @@ impl Training {
         Ok(())
     }
 
-    fn reported(&mut self, report: v1::EvaluationReport) -> Option<Evaluated> {
-        let number = report.number;
+    fn reported(&mut self, number: u64, players: Vec<Player>) -> Option<Evaluated> {
         let policy = self.resolved.settings.evaluation_policy;
-        let evaluated = self.course.evaluations.reported(report, policy);
+        let evaluated = self.course.evaluations.reported(number, players, policy);
         if evaluated.is_none() {
             info!(number, "an evaluation came that nobody waits for");
         }
         // Whoever joins now need not play it again.
         self.hub.evaluation.send_if_modified(|waiting| {
-            let played = waiting
-                .as_ref()
-                .and_then(|weights| weights.evaluation)
-                .is_some_and(|order| order.number == number);
-            if played {
+            let waits = waiting.as_ref().and_then(|weights| weights.order);
+            if waits.is_some_and(|order| order.number == number) {
                 *waiting = None;
             }
             false
@@ -345,15 +342,15 @@ impl Training {
         self.hub.weights.send_replace(Some(weights));
     }
 
-    fn weights(&self) -> v1::Weights {
+    fn weights(&self) -> Weights {
         let version =
-            v1::WeightsVersion { incarnation: self.hub.charter.incarnation, number: self.learner.updates() };
+            WeightsVersion { incarnation: self.hub.charter.incarnation, number: self.learner.updates() };
         let safetensors = self.learner.online().parameters().to_safetensors().into();
-        v1::Weights { version: Some(version), safetensors, evaluation: None }
+        Weights { version, safetensors, order: None }
     }
 
     fn order_evaluation(&mut self, episodes: u32, baselines: bool) -> u64 {
-        let order = v1::EvaluationOrder {
+        let order = Order {
             number: 0,
             frames: self.state.frames,
             updates: self.learner.updates(),
@@ -361,7 +358,7 @@ impl Training {
             baselines,
         };
         let weights = self.course.evaluations.order(self.weights(), order);
-        let number = weights.evaluation.map_or(0, |order| order.number);
+        let number = weights.order.map_or(0, |order| order.number);
         self.hub.evaluation.send_replace(Some(weights));
         number
     }
@@ -446,9 +443,9 @@ impl Training {
             let report = self.handle.block_on(timeout(LOOK_EVERY, self.reports.recv()));
             match report {
                 Ok(Some(Report::Episodes(episodes))) => self.keep_episodes(&episodes)?,
-                Ok(Some(Report::Evaluation(report))) => {
-                    let last = report.number == number;
-                    let Some(evaluated) = self.reported(report) else { continue };
+                Ok(Some(Report::Evaluation { number: played, players })) => {
+                    let last = played == number;
+                    let Some(evaluated) = self.reported(played, players) else { continue };
                     if last {
                         self.metrics.waits_for(None);
                         self.metrics.evaluation_score.set(evaluated.players[0].mean);

@@ -6,8 +6,10 @@
 
 pub mod convert;
 pub mod limits;
+pub mod play;
 
-pub use convert::{Invalid, Sampled};
+pub use convert::{Invalid, Sampled, TableSpec};
+pub use play::{Episode, Order, Player, Report, Weights};
 
 /// The generated types.
 #[expect(missing_docs, reason = "documented in the .proto files, whose comments are not all carried over")]

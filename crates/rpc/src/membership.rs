@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proto::limits::{OTHER_BYTES_MAX, WEIGHTS_BYTES_MAX};
+use proto::play::report_message;
 use proto::v1::learner_client::LearnerClient;
 use proto::v1::watch_weights_reply::News as Message;
-use proto::{PROTOCOL, caller, convert, v1};
-use replay::WeightsVersion;
+use proto::{PROTOCOL, Report, Weights, caller, v1};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::transport::Channel;
@@ -55,17 +55,6 @@ pub struct News {
     pub connected: bool,
 }
 
-/// Weights as they were published.
-#[derive(Clone, Debug)]
-pub struct Weights {
-    /// Which.
-    pub version: WeightsVersion,
-    /// A safetensors file.
-    pub safetensors: bytes::Bytes,
-    /// What an evaluator shall do with them.
-    pub evaluation: Option<v1::EvaluationOrder>,
-}
-
 /// A place in a run.
 #[derive(Debug)]
 pub struct Membership {
@@ -74,15 +63,6 @@ pub struct Membership {
     /// What has happened since.
     pub news: watch::Receiver<News>,
     reports: mpsc::Sender<Report>,
-}
-
-/// What a member tells the learner.
-#[derive(Clone, Debug)]
-pub enum Report {
-    /// Games that ended. Sent once; lost if the learner is.
-    Episodes(Vec<v1::Episode>),
-    /// An evaluation. Sent until the learner has it.
-    Evaluation(v1::EvaluationReport),
 }
 
 /// Joins the run of the learner at `address`, waiting for it as long as it takes.
@@ -242,13 +222,11 @@ fn take(news: &mut News, message: v1::WatchWeightsReply) {
         None => {}
         Some(Message::Finished(_)) => news.finished = true,
         Some(Message::Weights(weights)) => {
-            let version = convert::version(weights.version.unwrap_or_default());
-            // A later order may come with the same weights: nothing was learned in between.
-            let number = |order: &Option<v1::EvaluationOrder>| order.as_ref().map(|order| order.number);
-            let newest = (version, number(&weights.evaluation));
-            if news.weights.as_ref().is_none_or(|known| (known.version, number(&known.evaluation)) < newest) {
-                let v1::Weights { safetensors, evaluation, .. } = weights;
-                news.weights = Some(Arc::new(Weights { version, safetensors, evaluation }));
+            // What makes no sense is no news. A later order may come with the same weights: nothing was learned between.
+            let Ok(weights) = Weights::try_from(weights) else { return };
+            let age = |weights: &Weights| (weights.version, weights.order.map(|order| order.number));
+            if news.weights.as_ref().is_none_or(|known| age(known) < age(&weights)) {
+                news.weights = Some(Arc::new(weights));
             }
         }
     }
@@ -260,13 +238,9 @@ async fn send_reports(
     mut reports: mpsc::Receiver<Report>,
 ) {
     while let Some(report) = reports.recv().await {
-        let keep = matches!(report, Report::Evaluation(_));
-        let request = match report {
-            Report::Episodes(episodes) => v1::ReportRequest { episodes, ..member.clone() },
-            Report::Evaluation(evaluation) => {
-                v1::ReportRequest { evaluation: Some(evaluation), ..member.clone() }
-            }
-        };
+        // Games are sent once and lost with the learner; an evaluation is sent until the learner has it.
+        let keep = matches!(report, Report::Evaluation { .. });
+        let request = report_message(report, member.clone());
         loop {
             let answer = timeout(ANSWER_WAIT_MAX, client.report(request.clone())).await;
             match answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer"))) {
@@ -314,7 +288,7 @@ mod tests {
                 weights.evaluation = Some(v1::EvaluationOrder { number, ..Default::default() });
             }
             take(&mut news, message);
-            news.weights.as_ref().unwrap().evaluation.unwrap().number
+            news.weights.as_ref().unwrap().order.unwrap().number
         };
         assert_eq!([after(5), after(6), after(5)], [5, 6, 6]);
     }
