@@ -1,7 +1,7 @@
 //! `quiver train` without `--lockstep`: a cluster of processes on one machine, started and watched.
 //!
-//! The story is [`train`]: shards and learner are started first; the learner makes the run's directory and says that it
-//! is ready; actors and the evaluator follow. Then [`Cluster::watch`] shows what the learner tells and starts again
+//! The story is [`train`]: the learner is started first; it makes the run's directory and says that it is ready; shards,
+//! which keep their data there, actors and the evaluator follow. Then [`Cluster::watch`] shows what the learner tells and starts again
 //! whoever dies ([`mod@fate`] decides), until the learner has finished, someone asks to stop, or something can't be mended.
 //! Then [`closing`] ends all children, the learner first, because it writes the checkpoint.
 //!
@@ -112,7 +112,7 @@ impl Cluster<'_> {
     fn watch(&mut self) -> Ending {
         self.progress.note("starting the learner");
         let now = Instant::now();
-        for child in self.children.iter_mut().filter(|child| child.role() != Role::Player) {
+        for child in self.children.iter_mut().filter(|child| child.role() == Role::Learner) {
             child.due = Some(now);
         }
         loop {
@@ -204,7 +204,7 @@ impl Cluster<'_> {
             self.progress.say(&format!("can't write to {logs}: {error}; training goes on without logs"));
         }
         let now = Instant::now();
-        for child in self.children.iter_mut().filter(|child| child.role() == Role::Player) {
+        for child in self.children.iter_mut().filter(|child| child.role() != Role::Learner) {
             child.due = Some(now);
         }
     }

@@ -6,16 +6,20 @@
 //! a file of its own; [`sources`] is where settings come from.
 #![forbid(unsafe_code)]
 
+mod adjust;
 mod agent;
 mod cluster;
 mod config;
 mod doctor;
 mod games;
+mod inspect;
 mod output;
 mod plot;
+mod processes;
 mod programs;
 mod resume;
 mod runs;
+mod snapshot;
 mod sources;
 mod torch;
 mod train;
@@ -38,6 +42,9 @@ enum Command {
     Evaluate(agent::Evaluate),
     Play(agent::Play),
     Plot(plot::Plot),
+    Inspect(inspect::Inspect),
+    Adjust(adjust::Adjust),
+    Snapshot(snapshot::Snapshot),
     Config(config::Config),
     Games(games::Games),
     Doctor(doctor::Doctor),
@@ -52,6 +59,7 @@ Examples:
   quiver evaluate pong-ver-seed0 --episodes 30
   quiver play pong-ver-seed0 --video pong.mp4
   quiver plot pong-ver-seed0 pong-per-seed0
+  quiver inspect pong-ver-seed0 --watch      what is in the replay, and who waits for whom
 
 A run is named by its directory, or by its name below runs/.";
 
@@ -61,6 +69,9 @@ fn main() -> ExitCode {
         Command::Evaluate(evaluate) => evaluate.run(),
         Command::Play(play) => play.run(),
         Command::Plot(plot) => plot.run(),
+        Command::Inspect(inspect) => inspect.run(),
+        Command::Adjust(adjust) => adjust.run(),
+        Command::Snapshot(snapshot) => snapshot.run(),
         Command::Config(config) => config.run(),
         Command::Games(games) => games.run(),
         Command::Doctor(doctor) => doctor.run(),

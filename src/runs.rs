@@ -24,7 +24,8 @@ pub fn open(name: &Path) -> anyhow::Result<(PathBuf, Resolved)> {
     Ok((path, resolved))
 }
 
-fn find(name: &Path) -> PathBuf {
+/// The directory that `name` means, whether it is there or not.
+pub fn find(name: &Path) -> PathBuf {
     let below = Path::new(RUNS).join(name);
     if !name.exists() && below.exists() { below } else { name.to_owned() }
 }

@@ -5,10 +5,11 @@
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
 use envs::stack::FrameStack;
 use envs::{EnvError, Environment};
 use rand_chacha::ChaCha8Rng;
-use replay::codec::Encoder;
+use replay::codec::{Encoder, EncoderState};
 use replay::{Chunk, InitialPriority, LaneKey, NewItem, Step, Taken, WeightsVersion};
 use serde::{Deserialize, Serialize};
 use value::priority::{InvalidPriority, Priority};
@@ -46,6 +47,8 @@ pub struct Lane {
     environment: Box<dyn Environment>,
     encoder: Encoder,
     chunk: Vec<Step>,
+    /// Packed frames of `chunk`, one after the other.
+    frames: Vec<u8>,
     items: Vec<NewItem>,
     memory: Memory,
 }
@@ -91,7 +94,9 @@ impl Lane {
             window: VecDeque::new(),
             ready: Vec::new(),
         };
-        Self { environment, encoder: Encoder::new(rules.codec), chunk: Vec::new(), items: Vec::new(), memory }
+        let encoder = Encoder::new(rules.codec, environment.spec().observation.bytes());
+        let (chunk, frames, items) = (Vec::new(), Vec::new(), Vec::new());
+        Self { environment, encoder, chunk, frames, items, memory }
     }
 
     /// The state to be valued next.
@@ -113,7 +118,7 @@ impl Lane {
             self.complete_oldest(rules, Some(q))?;
         }
         let choice = behaviour.choose(q, &mut self.memory.rng);
-        let frame = self.encoder.encode(self.environment.observation());
+        let frame = self.pack();
         let outcome = self.environment.step(choice.action);
         let taken = Taken {
             action: choice.action as u16,
@@ -155,30 +160,43 @@ impl Lane {
         self.memory.next_sequence += 1;
         let first_step = self.memory.next_step - steps.len() as u64;
         let items = std::mem::take(&mut self.items);
-        Some(Chunk { lane: self.memory.key, sequence, first_step, steps, items })
+        let frames = Bytes::from(std::mem::take(&mut self.frames));
+        Some(Chunk { lane: self.memory.key, sequence, first_step, steps, frames, items })
     }
 
     /// The lane as bytes. Whatever there is to send must have been taken.
     pub fn save(&self) -> Vec<u8> {
         assert!(self.chunk.is_empty(), "a lane is saved between chunks");
-        postcard::to_stdvec(&(&self.memory, self.environment.save())).expect("a lane can always be written")
+        let saved = (&self.memory, self.environment.save(), self.encoder.state());
+        postcard::to_stdvec(&saved).expect("a lane can always be written")
     }
 
     /// Goes on from [`Lane::save`], in a lane made with the same rules and game.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<(), LaneError> {
-        let (memory, environment): (Memory, Vec<u8>) =
+        let (memory, environment, encoder): (Memory, Vec<u8>, EncoderState) =
             postcard::from_bytes(bytes).map_err(|error| LaneError::State(error.to_string()))?;
         if memory.key != self.memory.key || memory.stack.as_slice().len() != self.state().len() {
             return Err(LaneError::State("it is of another lane or shape".into()));
+        }
+        if !self.encoder.restore(encoder) {
+            return Err(LaneError::State("its frames are of another size".into()));
         }
         self.environment.restore(&environment)?;
         self.memory = memory;
         Ok(())
     }
 
-    fn push(&mut self, frame: Box<[u8]>, taken: Option<Taken>) -> Result<u64, LaneError> {
+    /// Packs the observation: the size of the frame, and whether it is a key frame.
+    fn pack(&mut self) -> (u32, bool) {
+        let before = self.frames.len();
+        let key = self.encoder.encode_into(self.environment.observation(), &mut self.frames);
+        ((self.frames.len() - before) as u32, key)
+    }
+
+    fn push(&mut self, frame: (u32, bool), taken: Option<Taken>) -> Result<u64, LaneError> {
         let number = self.memory.next_step;
-        self.chunk.push(Step { frame, starts_episode: self.memory.starts_episode, taken });
+        let (frame_bytes, key_frame) = frame;
+        self.chunk.push(Step { frame_bytes, key_frame, starts_episode: self.memory.starts_episode, taken });
         self.memory.next_step += 1;
         self.memory.starts_episode = false;
         for (first, length, priority) in self.memory.ready.drain(..) {
@@ -186,7 +204,7 @@ impl Lane {
                 Some(priority) => InitialPriority::Of(Priority::try_new(priority)?),
                 None => InitialPriority::Largest,
             };
-            self.items.push(NewItem { first, length, priority });
+            self.items.push(NewItem { first, length, priority, table: 0 });
         }
         Ok(number)
     }
@@ -218,7 +236,7 @@ impl Lane {
     }
 
     fn next_episode(&mut self, truncated: bool) -> Result<EpisodeEnd, LaneError> {
-        let last = self.encoder.encode(self.environment.observation());
+        let last = self.pack();
         self.push(last, None)?;
         let end = EpisodeEnd { score: self.memory.score, steps: self.memory.steps, truncated };
         self.environment.reset();

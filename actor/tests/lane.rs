@@ -6,7 +6,10 @@ use actor::lane::Lane;
 use envs::{Element, EnvError, Environment, Image, Observation, Outcome, Spec};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use replay::{Chunk, InitialPriority, LaneKey, NewItem, Sampler, Step, Table, TableOptions, WeightsVersion};
+use replay::{
+    Chunk, InitialPriority, LaneKey, NewItem, Remover, Sampler, Step, Store, StoreOptions, TableOptions,
+    WeightsVersion,
+};
 use run::Settings;
 use run::choices::RewardClip;
 
@@ -124,26 +127,31 @@ fn a_lost_life_ends_a_window_but_not_the_frame_stack() {
 #[test]
 fn both_kinds_of_end_ship_the_last_observation_as_a_step_without_action() {
     for end in [OVER, CUT] {
-        let steps: Vec<Step> = play(&[GOES_ON, end, GOES_ON], &Rules::new(&settings(1)))
+        let chunks = play(&[GOES_ON, end, GOES_ON], &Rules::new(&settings(1)));
+        let shown: Vec<(u8, bool, bool)> = steps(&chunks)
             .into_iter()
-            .flat_map(|c| c.steps)
+            .map(|(frame, step)| (frame, step.taken.is_some(), step.starts_episode))
             .collect();
-        let shown: Vec<(u8, bool, bool)> =
-            steps.iter().map(|step| (step.frame[0], step.taken.is_some(), step.starts_episode)).collect();
         assert_eq!(shown, [(0, true, true), (1, true, false), (2, false, false), (3, true, true)]);
     }
 }
 
+/// All steps, each with its frame of one byte.
+fn steps(chunks: &[Chunk]) -> Vec<(u8, Step)> {
+    let steps = chunks.iter().flat_map(|chunk| chunk.frames.iter().copied().zip(chunk.steps.iter().copied()));
+    steps.collect()
+}
+
 /// The priority of a transition, worked out from the steps that were sent.
 fn expected_priority(settings: &Settings, item: &NewItem, chunks: &[Chunk]) -> f64 {
-    let steps: Vec<&Step> = chunks.iter().flat_map(|chunk| &chunk.steps).collect();
+    let steps = steps(chunks);
     let (first, length) = (item.first as usize, usize::from(item.length));
-    let taken: Vec<_> = steps[first..first + length].iter().map(|step| step.taken.unwrap()).collect();
+    let taken: Vec<_> = steps[first..first + length].iter().map(|(_, step)| step.taken.unwrap()).collect();
     let rewards: Vec<f64> = taken.iter().map(|taken| f64::from(taken.reward)).collect();
     let logs: Vec<f64> = taken.iter().map(|taken| f64::from(taken.log_probability)).collect();
     let last = taken[length - 1];
     let ended = last.terminated || last.life_lost;
-    let (q, next) = (q_of(&steps[first].frame), q_of(&steps[first + length].frame));
+    let (q, next) = (q_of(&[steps[first].0]), q_of(&[steps[first + length].0]));
     let beta = settings.temperature;
     let bootstrap = (!ended).then(|| value::soft::value(&next, beta));
     let target = value::target::n_step_soft(&rewards, &logs, settings.discount, beta, bootstrap);
@@ -169,28 +177,28 @@ fn initial_priorities_are_those_of_the_networks_own_values() {
 }
 
 #[test]
-fn a_table_takes_every_chunk() {
+fn a_store_takes_every_chunk() {
     let script: Vec<Outcome> =
         [GOES_ON, GOES_ON, LIFE_LOST, GOES_ON, OVER, CUT, OVER, GOES_ON, CUT].repeat(6);
     let rules = Rules::new(&settings(2));
-    let options = TableOptions {
+    let table = TableOptions {
+        name: "transitions".into(),
         capacity: 100,
-        bytes_max: 100_000,
-        stack: 2,
+        sampler: Sampler::Proportional,
+        remover: Remover::Fifo,
+        max_times_sampled: 0,
         priority_exponent: 0.5,
         priority_constant: 1e-3,
-        sampler: Sampler::Proportional,
-        incarnation: 0,
         first_priority: 1.0,
-        frame_bytes: 1,
     };
-    let mut table = Table::new(options).unwrap();
+    let options = StoreOptions { bytes_max: 100_000, stack: 2, frame_bytes: 1, tables: vec![table] };
+    let mut store = Store::new(options, 0).unwrap();
     for chunk in play(&script, &rules) {
-        table.insert(chunk).unwrap();
+        store.insert(&chunk).unwrap();
     }
     // Every acted step but those whose window is still open became a transition.
-    assert_eq!(table.len(), script.len());
-    assert_eq!(table.counters().items_without_frames, 0);
+    assert_eq!(store.tables()[0].len(), script.len());
+    assert_eq!(store.counters().items_without_frames, 0);
 }
 
 #[test]

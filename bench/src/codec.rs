@@ -33,20 +33,29 @@ pub fn section(seconds: f64) -> Result<Section> {
 /// All codecs on one game's frames, taking turns.
 fn codecs(game: &str, frames: &[Vec<u8>], seconds: f64) -> Vec<Row> {
     let pack_all = |codec| {
-        let mut encoder = Encoder::new(codec);
-        frames.iter().map(|frame| encoder.encode(frame)).collect::<Vec<_>>()
+        let mut encoder = Encoder::new(codec, frames[0].len());
+        let pack = |frame: &Vec<u8>| {
+            let mut packed = Vec::new();
+            let key = encoder.encode_into(frame, &mut packed);
+            (packed, key)
+        };
+        frames.iter().map(pack).collect::<Vec<_>>()
     };
     let packed = Codec::ALL.map(pack_all);
     let mut sides: Vec<Side<'_, ()>> = Vec::new();
     for (codec, packed) in Codec::ALL.into_iter().zip(&packed) {
-        let (mut encoder, mut decoder) = (Encoder::new(codec), Decoder::new(codec));
+        let (mut encoder, mut decoder) = (Encoder::new(codec, frames[0].len()), Decoder::new(codec));
         let (mut next_frame, mut next_packed) = (frames.iter().cycle(), packed.iter().cycle());
-        let mut out = vec![0; frames[0].len()];
+        let (mut out, mut buffer) = (vec![0; frames[0].len()], Vec::new());
         sides.push(Box::new(move |()| {
-            black_box(next_frame.next().map(|frame| encoder.encode(frame)));
+            buffer.clear();
+            black_box(next_frame.next().map(|frame| encoder.encode_into(frame, &mut buffer)));
         }));
         sides.push(Box::new(move |()| {
-            let unpacked = next_packed.next().map(|packed| decoder.decode_into(packed, &mut out));
+            let unpacked = next_packed.next().map(|(packed, key)| match key {
+                true => decoder.decode_key(packed, &mut out),
+                false => decoder.apply_delta(packed, &mut out),
+            });
             black_box(&out);
             unpacked.expect("there are frames").expect("what was packed can be unpacked");
         }));
@@ -55,7 +64,7 @@ fn codecs(game: &str, frames: &[Vec<u8>], seconds: f64) -> Vec<Row> {
     let of_codec = Codec::ALL.into_iter().zip(&packed).zip(rates.chunks_exact(2));
     of_codec
         .map(|((codec, packed), rates)| {
-            let bytes: usize = packed.iter().map(|packed| packed.len()).sum();
+            let bytes: usize = packed.iter().map(|(packed, _)| packed.len()).sum();
             let mean_bytes = bytes as f64 / packed.len() as f64;
             let us = |rate: f64| 1e6 / rate;
             let [pack, unpack] = [rates[0], rates[1]].map(|rates| [us(rates.best()), us(rates.median())]);

@@ -1,7 +1,7 @@
 //! Side-by-side benchmarks: ours against the bare library underneath, in one run on one machine.
 //!
-//! One file per topic ([`environment`], [`actor`], [`learner`], [`replay`], [`codec`]; with processes of their own
-//! [`service`] and [`cluster`]), each giving a [`section::Section`] of the printed table. Read [`measure`] first: it says
+//! One file per topic ([`environment`], [`actor`], [`learner`], [`replay`], [`growth`], [`codec`]; with processes of their
+//! own [`service`], [`durability`], [`peers`] and [`cluster`]), each giving a [`section::Section`] of the printed table. Read [`measure`] first: it says
 //! what a rate is here.
 #![forbid(unsafe_code)]
 
@@ -19,7 +19,9 @@ mod replay;
 
 mod codec;
 
-mod copy;
+mod durability;
+mod growth;
+mod peers;
 mod service;
 mod shard;
 
@@ -62,8 +64,14 @@ enum Topic {
     Replay,
     /// Bytes and time of packed frames.
     Codec,
-    /// Inserting into and sampling from a replay shard, against bare memory copy.
+    /// Inserting into and sampling from a replay shard.
     Service,
+    /// A shard that is killed, saved and synced.
+    Durability,
+    /// What a call costs as the replay grows.
+    Growth,
+    /// A shard against dm-reverb, the sum tree against cpprb and torchrl. Not part of the whole: it installs 7 GB.
+    Peers,
     /// A whole little cluster, against the same training in one process.
     Cluster,
 }
@@ -78,6 +86,9 @@ impl Topic {
             Topic::Replay => replay::section(seconds),
             Topic::Codec => codec::section(seconds),
             Topic::Service => service::section(seconds),
+            Topic::Durability => durability::section(seconds),
+            Topic::Growth => growth::section(seconds),
+            Topic::Peers => peers::section(seconds),
             Topic::Cluster => cluster::section(seconds),
         }
     }
@@ -100,7 +111,8 @@ fn run(args: &Args) -> Result<()> {
         println!("{}\n", measure::legend());
     }
     let mut measured = Vec::new();
-    for topic in Topic::value_variants().iter().filter(|topic| args.only.is_none_or(|only| only == **topic)) {
+    let wanted = |topic: &&Topic| args.only.map_or(**topic != Topic::Peers, |only| only == **topic);
+    for topic in Topic::value_variants().iter().filter(wanted) {
         let section = topic.measure(args.seconds)?;
         if !args.json {
             println!("{section}");

@@ -86,6 +86,14 @@ impl Process {
         Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
     }
 
+    /// Memory that it has in use.
+    pub fn resident_bytes(&self) -> Result<u64> {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("there is no VmRSS")?;
+        let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse()?;
+        Ok(kilobytes * 1024)
+    }
+
     /// What it exports now, without what has labels.
     pub fn metrics(&self) -> Result<Metrics> {
         let status: serde_json::Value = serde_json::from_str(&fs::read_to_string(&self.status)?)?;

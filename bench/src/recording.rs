@@ -1,20 +1,18 @@
 //! Real frames to pack and to learn from: random play, as an actor would see it.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use replay::codec::{Codec, Encoder};
 use run::Settings;
-
-/// Packed frames.
-pub type Packed = Vec<Box<[u8]>>;
 
 /// A game's shape and consecutive observations of it.
 pub struct Recording {
     /// What does not change.
     pub spec: envs::Spec,
     /// Observations, none of them packed.
-    pub frames: Vec<Vec<u8>>,
+    pub frames: Arc<Vec<Vec<u8>>>,
 }
 
 /// Plays `game` at random for `steps` steps, with the paper's settings and always the same seed.
@@ -29,13 +27,5 @@ pub fn record(game: &str, steps: usize) -> Result<Recording> {
             environment.reset();
         }
     }
-    Ok(Recording { spec: environment.spec().clone(), frames })
-}
-
-impl Recording {
-    /// Its observations, packed.
-    pub fn packed(&self, codec: Codec) -> Packed {
-        let mut encoder = Encoder::new(codec);
-        self.frames.iter().map(|frame| encoder.encode(frame)).collect()
-    }
+    Ok(Recording { spec: environment.spec().clone(), frames: Arc::new(frames) })
 }

@@ -1,19 +1,20 @@
-//! Calls per second of the sum tree alone and of the replay table around it, full, at a million items.
+//! Calls per second of the sum tree alone and of the replay store around it, full, at a million items.
 //!
 //! What a call needs (masses, leaves, keys, priorities) is drawn beforehand at random over all items, so that caches
 //! miss as they do in a run. An insert is into a full table, so it also evicts; making its chunk is part of it, for
 //! the table consumes what it is given.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use replay::{ItemKey, Sampler, SumTree, Table, TableOptions};
+use replay::codec::Codec;
+use replay::{ItemKey, Remover, Sampler, Store, StoreOptions, SumTree, TableOptions};
 use value::priority::Priority;
 
 use crate::measure::{Rates, Side, interleaved};
-use crate::recording::Packed;
 use crate::section::{Row, Section};
 use crate::writer::{Writer, priority};
 
@@ -28,6 +29,9 @@ const CHUNKS: [u64; 2] = [1, 50];
 
 /// Size of a synthetic packed frame. The table never looks inside, so small ones do.
 const FRAME_BYTES: usize = 64;
+
+/// What a step can take in the ring beside its frame, in chunks of one.
+const RECORD_BYTES_MAX: usize = 256;
 
 /// Measures tree and table.
 pub fn section(seconds: f64) -> Result<Section> {
@@ -48,6 +52,19 @@ fn row(name: String, rates: Rates) -> Row {
 
 /// The sum tree by itself.
 fn tree(seconds: f64) -> Vec<Row> {
+    tree_rates(seconds).into_iter().map(|(name, rates)| row(name, rates)).collect()
+}
+
+/// The sum tree's calls as its peers name them.
+pub fn trees(seconds: f64) -> Vec<(String, Rates)> {
+    let named = tree_rates(seconds).into_iter().map(|(name, rates)| {
+        let name = name.replace("SumTree::find (", "sample(").replace("SumTree::set_many (", "update(");
+        (name, rates)
+    });
+    named.filter(|(name, _)| name != "update(32)").collect()
+}
+
+fn tree_rates(seconds: f64) -> Vec<(String, Rates)> {
     let mut rng = ChaCha8Rng::seed_from_u64(2);
     let mut tree = SumTree::new(ITEMS);
     tree.rebuild(|_| rng.random());
@@ -68,76 +85,78 @@ fn tree(seconds: f64) -> Vec<Row> {
         sides.push(Box::new(move |tree| tree.set_many(changes.next().into_iter().flatten().copied())));
     }
     let rates = interleaved(seconds, &mut tree, &mut sides);
-    names.into_iter().zip(rates).map(|(name, rates)| row(name, rates)).collect()
+    names.into_iter().zip(rates).collect()
 }
 
 /// The table: drawing and updating take turns, inserting comes after, since it evicts the items to be updated.
 fn table(seconds: f64) -> Result<Vec<Row>> {
-    let mut table = Table::new(options())?;
-    let mut writer = Writer::new(frames(), 1);
-    writer.fill(&mut table);
-    let updates = updates(&mut table)?;
-    let (mut names, mut sides): (_, Vec<Side<'_, Table>>) = (Vec::new(), Vec::new());
+    let mut store = Store::new(options(ITEMS, FRAME_BYTES, RECORD_BYTES_MAX), 0)?;
+    let mut writer = Writer::new(0, Arc::new(frames()), Codec::None, 1);
+    writer.fill(&mut store);
+    let updates = updates(&mut store)?;
+    let (mut names, mut sides): (_, Vec<Side<'_, Store>>) = (Vec::new(), Vec::new());
     for batch in BATCHES {
         let mut rng = ChaCha8Rng::seed_from_u64(3);
-        names.push(format!("Table::sample ({batch})"));
-        sides.push(Box::new(move |table| {
-            black_box(table.sample(batch, true, &mut rng).expect("the table is full"));
+        names.push(format!("Store::sample ({batch})"));
+        sides.push(Box::new(move |store| {
+            black_box(store.sample(0, batch, true, &mut rng).expect("the table is full"));
         }));
         let mut updates = updates.chunks_exact(batch).cycle();
-        names.push(format!("Table::update_priorities ({batch})"));
-        sides.push(Box::new(move |table| {
-            let updated = updates.next().map(|updates| table.update_priorities(updates));
+        names.push(format!("Store::update_priorities ({batch})"));
+        sides.push(Box::new(move |store| {
+            let updated = updates.next().map(|updates| store.update_priorities(0, updates));
             assert_eq!(updated.map(|updated| updated.stale), Some(0), "nothing has been evicted");
         }));
     }
-    let mut rates = interleaved(seconds, &mut table, &mut sides);
-    let mut shared = (table, writer);
-    let inserts = CHUNKS.map(|steps| -> Side<'_, (Table, Writer)> {
-        Box::new(move |(table, writer)| {
-            let inserted = table.insert(writer.chunk(steps)).expect("chunks of a lane come in order");
+    let mut rates = interleaved(seconds, &mut store, &mut sides);
+    let mut shared = (store, writer);
+    let inserts = CHUNKS.map(|steps| -> Side<'_, (Store, Writer)> {
+        Box::new(move |(store, writer)| {
+            let inserted = store.insert(&writer.chunk(steps)).expect("chunks of a lane come in order");
             assert_eq!(inserted.items, steps, "one transition per step");
         })
     });
-    names.extend(CHUNKS.map(|steps| format!("Table::insert ({steps})")));
+    names.extend(CHUNKS.map(|steps| format!("Store::insert ({steps})")));
     rates.extend(interleaved(seconds, &mut shared, &mut { inserts }));
-    let (table, _) = shared;
+    let (store, _) = shared;
     ensure!(
-        table.len() == ITEMS && table.counters().reclaimed_items == 0,
+        store.tables()[0].len() == ITEMS && store.table_counters().reclaimed_items == 0,
         "inserts did not just replace the oldest items"
     );
     Ok(names.into_iter().zip(rates).map(|(name, rates)| row(name, rates)).collect())
 }
 
-/// As the paper's, with room for all the synthetic frames.
-fn options() -> TableOptions {
-    TableOptions {
-        capacity: ITEMS,
-        bytes_max: 2 * ITEMS * FRAME_BYTES,
-        stack: 4,
+/// As the paper's, with room for all the synthetic frames. `record_bytes` is what a step takes beside its frame.
+pub fn options(capacity: usize, frame_bytes: usize, record_bytes: usize) -> StoreOptions {
+    let table = TableOptions {
+        name: "transitions".into(),
+        capacity,
+        sampler: Sampler::Proportional,
+        remover: Remover::Fifo,
+        max_times_sampled: 0,
         priority_exponent: 0.4,
         priority_constant: 0.001,
-        sampler: Sampler::Proportional,
-        incarnation: 0,
         first_priority: 1.0,
-        frame_bytes: FRAME_BYTES,
-    }
+    };
+    // With room for what is being replaced.
+    let bytes_max = capacity * (frame_bytes + record_bytes) + (1 << 20);
+    StoreOptions { bytes_max, stack: 4, frame_bytes, tables: vec![table] }
 }
 
 /// A few frames of noise.
-fn frames() -> Packed {
+fn frames() -> Vec<Vec<u8>> {
     let mut rng = ChaCha8Rng::seed_from_u64(4);
     let mut frame = || {
         let mut bytes = vec![0; FRAME_BYTES];
         rng.fill_bytes(&mut bytes);
-        bytes.into_boxed_slice()
+        bytes
     };
     (0..64).map(|_| frame()).collect()
 }
 
 /// As many updates as there are items, in random order: first what was drawn, then its new priority.
-fn updates(table: &mut Table) -> Result<Vec<(ItemKey, Priority)>> {
+fn updates(store: &mut Store) -> Result<Vec<(ItemKey, Priority)>> {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
-    let draws = table.sample(ITEMS, false, &mut rng)?;
+    let draws = store.sample(0, ITEMS, false, &mut rng)?;
     Ok(draws.into_iter().map(|draw| (draw.key, priority(&mut rng))).collect())
 }

@@ -6,31 +6,37 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use futures_util::future::{join, try_join_all};
-use proto::convert::{TableSpec, table_message};
-use proto::v1;
-use rand::{RngExt, SeedableRng};
+use futures_util::future::try_join_all;
+use proto::{StoreSpec, Updates, v1};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use replay::codec::Decoder;
 use replay::control::Allowance;
 use rpc::address::Address;
-use rpc::shard::{Shard, ShardError, Told};
+use rpc::channel::channel;
+use rpc::sampler::{Sampler, SamplerOptions};
+use rpc::shard::{News, Shard, ShardError, Told};
 use tonic::Status;
 
 use crate::process::Process;
-use crate::recording::Packed;
-use crate::writer::{LANES, Writer};
+use crate::writer::{LANES, Writer, priority};
 
-/// Steps in a chunk: the setting's default.
-pub const CHUNK_STEPS: u64 = 8;
+/// Steps in a chunk: as an actor of eight lanes sends them about once a second.
+pub const CHUNK_STEPS: u64 = 64;
 
 /// Actors that there are.
 pub const ACTORS: u32 = 4;
 
-/// Chunks that an actor may have under way: two for each lane, as a real one.
-const UNDER_WAY_MAX: usize = 2 * LANES as usize;
+/// Chunks that an actor may have under way.
+const UNDER_WAY_MAX: usize = LANES as usize;
+
+/// Batches that a learner has under way.
+const PREFETCH: usize = 4;
 
 /// How long a busy machine may take to connect.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+
+const RUN: &str = "bench";
 
 /// How the shard is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,15 +54,12 @@ pub struct Done {
     pub calls: u64,
     /// Transitions in them.
     pub items: u64,
-    /// Bytes of their packed frames.
-    pub bytes: u64,
 }
 
 impl Done {
-    fn add(&mut self, items: usize, bytes: usize) {
+    fn add(&mut self, items: usize) {
         self.calls += 1;
         self.items += items as u64;
-        self.bytes += bytes as u64;
     }
 }
 
@@ -64,9 +67,10 @@ impl Done {
 pub struct Cast {
     /// The shard's process.
     pub process: Process,
+    address: Address,
     actors: Vec<Actor>,
     shard: Shard,
-    told: Told,
+    spec: StoreSpec,
     rng: ChaCha8Rng,
 }
 
@@ -77,84 +81,174 @@ struct Actor {
 }
 
 impl Cast {
-    /// Starts a shard that holds a table as specified, connects everyone, and fills it with these frames.
+    /// Starts a shard that holds a store as specified, and connects everyone. Actors take turns with the recordings.
     pub async fn start(
         transport: Transport,
         directory: &Path,
-        spec: &TableSpec,
-        frames: &Arc<Packed>,
+        durable: bool,
+        spec: &StoreSpec,
+        recordings: &[Arc<Vec<Vec<u8>>>],
     ) -> Result<Self> {
-        let directory = directory.join(format!("{transport:?}"));
-        std::fs::create_dir(&directory)?;
-        let address = address(transport, &directory)?;
-        let arguments = ["--listen".to_owned(), address.to_string()];
-        let process = Process::serve("quiver-replay-server", &directory, &arguments)?;
-        let told =
-            Told { caller: proto::caller("bench"), learner_incarnation: 1, table: table_message(spec) };
-        let mut shard = Shard::new(address.clone(), told.clone(), 0);
+        Self::start_with(transport, directory, durable.then_some("10"), spec, recordings).await
+    }
+
+    /// The same, with files that reach the disk as `fsync` says, or without any.
+    pub async fn start_with(
+        transport: Transport,
+        directory: &Path,
+        fsync: Option<&str>,
+        spec: &StoreSpec,
+        recordings: &[Arc<Vec<Vec<u8>>>],
+    ) -> Result<Self> {
+        std::fs::create_dir_all(directory)?;
+        let address = address(transport, directory)?;
+        let mut arguments = vec!["--listen".to_owned(), address.to_string()];
+        if let Some(fsync) = fsync {
+            let data = directory.join("data").display().to_string();
+            arguments.extend(["--data-dir".to_owned(), data, "--fsync".to_owned(), fsync.to_owned()]);
+        }
+        let process = Process::serve("quiver-replay-server", directory, &arguments)?;
+        let told = Told { run: RUN.into(), learner_incarnation: 1, spec: spec.clone() };
+        let mut shard = Shard::new(address.clone(), told, 0);
         connect(&mut shard).await?;
-        let actor = |actor| {
+        let actor = |actor: u32| {
             let hello = v1::InsertHello {
-                caller: Some(told.caller.clone()),
+                caller: Some(proto::caller(RUN)),
                 actor,
-                incarnation: 0,
-                codec: told.table.codec.clone(),
-                frame_bytes: told.table.frame_bytes,
-                stack: told.table.stack,
+                incarnation: 1,
+                codec: spec.codec.to_string(),
+                frame_bytes: spec.options.frame_bytes as u32,
+                stack: spec.options.stack as u32,
             };
-            let chunks = Writer::of_actor(actor, frames.clone(), spec.actions);
+            let frames = recordings[actor as usize % recordings.len()].clone();
+            let chunks = Writer::new(actor, frames, spec.codec, spec.actions);
             let writer = rpc::writer::Writer::spawn(address.clone(), hello, UNDER_WAY_MAX, actor.into());
             Actor { chunks, writer }
         };
         let actors = (0..ACTORS).map(actor).collect();
-        let mut cast = Self { process, actors, shard, told, rng: ChaCha8Rng::seed_from_u64(8) };
-        let capacity = spec.options.capacity as u64;
-        let share = capacity.div_ceil(ACTORS.into()) + u64::from(LANES);
-        cast.insert(ACTORS as usize, |done| done.items < share).await?;
-        let stands = cast.standing().await?;
+        let rng = ChaCha8Rng::seed_from_u64(8);
+        Ok(Self { process, address, actors, shard, spec: spec.clone(), rng })
+    }
+
+    /// Where the shard listens.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Inserts until the table is full.
+    pub async fn fill(&mut self) -> Result<()> {
+        let capacity = self.spec.options.tables[0].capacity as u64;
+        let share = capacity.div_ceil(ACTORS.into()) + u64::from(LANES) * CHUNK_STEPS;
+        self.insert(ACTORS as usize, move |done| done.items < share).await?;
+        let stands = self.standing().await?;
         ensure!(stands.items == capacity, "the shard has {} items of {capacity}", stands.items);
-        Ok(cast)
+        Ok(())
     }
 
     /// So many actors insert, each as long as there is `more` for it to do; all of it is acknowledged.
-    pub async fn insert(&mut self, actors: usize, more: impl Fn(&Done) -> bool) -> Result<Done> {
-        let all = self.actors[..actors].iter_mut().map(|actor| actor.insert(&more));
+    pub async fn insert(
+        &mut self,
+        actors: usize,
+        more: impl Fn(&Done) -> bool + Clone + Send + 'static,
+    ) -> Result<Done> {
+        let work = self.actors.drain(..actors).map(|mut actor| {
+            let more = more.clone();
+            tokio::spawn(async move {
+                let done = actor.insert(more).await?;
+                Ok::<_, anyhow::Error>((actor, done))
+            })
+        });
+        let mut all = Done::default();
+        let ended = try_join_all(work.collect::<Vec<_>>()).await?;
+        for (index, ended) in ended.into_iter().enumerate() {
+            let (actor, done) = ended?;
+            self.actors.insert(index, actor);
+            all.calls += done.calls;
+            all.items += done.items;
+        }
+        Ok(all)
+    }
+
+    /// Opens a stream to draw from.
+    pub async fn sampler(&self, batch: usize, prefetch: usize) -> Result<Sampler> {
+        let options = SamplerOptions { table: 0, batch, stratified: true, prefetch, seed: 9 };
+        let opened = Sampler::open(channel(&self.address), RUN, 1, &self.spec, options).await;
+        opened.map_err(|status| failed(&status)).context("sampling")
+    }
+
+    /// Draws batches as long as there is `more` to do, unpacks each into a ready array, and sends new priorities back.
+    pub async fn sample(&mut self, batch: usize, more: impl Fn(&Done) -> bool) -> Result<Done> {
+        let mut sampler = self.sampler(batch, PREFETCH).await?;
+        let mut unpacking = Unpacking::new(&self.spec, batch);
         let mut done = Done::default();
-        for one in try_join_all(all).await? {
-            done.calls += one.calls;
-            done.items += one.items;
-            done.bytes += one.bytes;
+        while more(&done) {
+            unpacking.next(&mut sampler, &mut self.rng).await?;
+            done.add(batch);
         }
         Ok(done)
     }
 
-    /// Draws batches, as long as there is `more` to do. As the learner does it, new priorities of one batch travel while
-    /// the next is drawn.
-    pub async fn sample(&mut self, batch: usize, more: impl Fn(&Done) -> bool) -> Result<Done> {
-        let mut done = Done::default();
-        let mut updates = Vec::new();
-        while more(&done) {
-            // One point in each of as many equal parts.
-            let point =
-                |part: usize, rng: &mut ChaCha8Rng| (part as f64 + rng.random::<f64>()) / batch as f64;
-            let points = (0..batch).map(|part| point(part, &mut self.rng).min(1.0 - f64::EPSILON)).collect();
-            let updated = update(&self.shard, &self.told, std::mem::take(&mut updates));
-            let (updated, reply) = (updated, self.shard.sample(points, None));
-            let (updated, reply) = join(updated, reply).await;
-            updated?;
-            let items = reply?.items;
-            ensure!(items.len() == batch, "the shard gave {} items of {batch}", items.len());
-            done.add(batch, items.iter().flat_map(|item| &item.frames).map(|frame| frame.len()).sum());
-            let update = |item: v1::Item| v1::PriorityUpdate { key: item.key, priority: self.rng.random() };
-            updates = items.into_iter().map(update).collect();
-        }
-        update(&self.shard, &self.told, updates).await?;
-        Ok(done)
+    /// Seconds that each of so many batches took, one after the other, while `writers` insert as fast as they can.
+    pub async fn latencies(&mut self, batch: usize, count: usize, writers: usize) -> Result<Vec<f64>> {
+        let mut sampler = self.sampler(batch, 0).await?;
+        let mut unpacking = Unpacking::new(&self.spec, batch);
+        let mut rng = self.rng.clone();
+        let over = Arc::new(std::sync::atomic::AtomicBool::new(writers == 0));
+        let more = {
+            let over = over.clone();
+            move |_: &Done| !over.load(std::sync::atomic::Ordering::Relaxed)
+        };
+        let drawing = tokio::spawn(async move {
+            let mut seconds = Vec::with_capacity(count);
+            for _ in 0..count {
+                let start = Instant::now();
+                let drawn = unpacking.next(&mut sampler, &mut rng).await;
+                seconds.push(start.elapsed().as_secs_f64());
+                if let Err(error) = drawn {
+                    over.store(true, std::sync::atomic::Ordering::Relaxed);
+                    return Err(error);
+                }
+            }
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+            Ok(seconds)
+        });
+        self.insert(writers, more).await?;
+        drawing.await?
     }
 
     /// Where the shard stands.
-    pub async fn standing(&mut self) -> Result<v1::Shard> {
+    pub async fn standing(&mut self) -> Result<News> {
         Ok(self.shard.grant(None, 0, Duration::ZERO, false).await?)
+    }
+}
+
+/// A batch's frames as one array, used again for each batch.
+struct Unpacking {
+    decoder: Decoder,
+    frame_bytes: usize,
+    stack: usize,
+    batch: usize,
+    out: Vec<u8>,
+}
+
+impl Unpacking {
+    fn new(spec: &StoreSpec, batch: usize) -> Self {
+        let (frame_bytes, stack) = (spec.options.frame_bytes, spec.options.stack);
+        let out = vec![0; batch * (stack + 1) * frame_bytes];
+        Self { decoder: Decoder::new(spec.codec), frame_bytes, stack, batch, out }
+    }
+
+    async fn next(&mut self, sampler: &mut Sampler, rng: &mut ChaCha8Rng) -> Result<()> {
+        let batch = sampler.next().await.map_err(|status| failed(&status))?;
+        ensure!(batch.len() == self.batch, "the shard gave {} items of {}", batch.len(), self.batch);
+        let places = self.out.chunks_exact_mut((self.stack + 1) * self.frame_bytes);
+        for (item, place) in batch.items().zip(places) {
+            item.unpack(&mut self.decoder, self.stack, self.frame_bytes, place)?;
+        }
+        std::hint::black_box(&self.out);
+        let priorities = batch.items().map(|item| (item.key(), priority(rng))).collect();
+        let updates = Updates { priorities, ..Updates::default() };
+        sampler.update(&updates).await.map_err(|status| failed(&status))
     }
 }
 
@@ -164,12 +258,16 @@ impl Actor {
         let mut done = Done::default();
         while more(&done) {
             let chunk = self.chunks.chunk(CHUNK_STEPS);
-            done.add(chunk.items.len(), chunk.steps.iter().map(|step| step.frame.len()).sum());
+            done.add(chunk.items.len());
             self.writer.send(chunk).await.map_err(ended)?;
         }
         self.writer.flush().await.map_err(ended)?;
         Ok(done)
     }
+}
+
+fn failed(status: &Status) -> anyhow::Error {
+    anyhow!("{}", rpc::shard::describe(status))
 }
 
 /// Where a shard shall listen.
@@ -195,31 +293,4 @@ async fn connect(shard: &mut Shard) -> Result<()> {
     let allowance = Allowance { incarnation: stands.incarnation, inserts: u64::MAX };
     shard.grant(Some(allowance), 0, Duration::ZERO, false).await?;
     Ok(())
-}
-
-/// Gives items new priorities.
-fn update(
-    shard: &Shard,
-    told: &Told,
-    updates: Vec<v1::PriorityUpdate>,
-) -> impl Future<Output = Result<()>> + use<> {
-    let mut client = shard.client();
-    let (caller, learner_incarnation) = (Some(told.caller.clone()), told.learner_incarnation);
-    async move {
-        let count = updates.len() as u64;
-        if count == 0 {
-            return Ok(());
-        }
-        let request = v1::UpdatePrioritiesRequest {
-            caller,
-            learner_incarnation,
-            updates,
-            remove: Vec::new(),
-            largest_priority: 0.0,
-        };
-        let failed = |status: Status| anyhow!("{}", rpc::shard::describe(&status));
-        let reply = client.update_priorities(request).await.map_err(failed).context("priorities")?;
-        ensure!(reply.get_ref().applied == count, "some priorities were stale, but nothing was evicted");
-        Ok(())
-    }
 }

@@ -5,17 +5,17 @@ use learner::importance::{self, Importance};
 use learner::{Assembler, Learner, setup};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use replay::Table;
+use replay::Store;
 use run::Settings;
 
 use crate::measure::cpu_seconds;
 use crate::recording::Recording;
 use crate::writer::Writer;
 
-/// A filled table and all that stands between it and the learner.
+/// A filled store and all that stands between it and the learner.
 pub struct WholeUpdate {
     settings: Settings,
-    table: Table,
+    store: Store,
     assembler: Assembler,
     importance: Importance,
     rng: ChaCha8Rng,
@@ -26,14 +26,14 @@ pub struct WholeUpdate {
 }
 
 impl WholeUpdate {
-    /// Fills a table with the recording's frames, repeated until the settings' capacity is reached.
+    /// Fills a store with the recording's frames, repeated until the settings' capacity is reached.
     pub fn new(settings: &Settings, recording: &Recording) -> Result<Self> {
         let spec = &recording.spec;
-        let mut table = Table::new(setup::table(settings, spec, 0))?;
-        let frames = recording.packed(settings.frame_codec);
-        Writer::new(frames, u16::try_from(spec.actions.len())?).fill(&mut table);
+        let mut store = Store::new(setup::store(settings, spec), 0)?;
+        let actions = u16::try_from(spec.actions.len())?;
+        Writer::new(0, recording.frames.clone(), settings.frame_codec, actions).fill(&mut store);
         Ok(Self {
-            table,
+            store,
             assembler: Assembler::new(settings, spec.observation.bytes()),
             importance: Importance::new(settings),
             rng: ChaCha8Rng::seed_from_u64(6),
@@ -47,10 +47,10 @@ impl WholeUpdate {
     pub fn update(&mut self, learner: &mut Learner) -> Result<()> {
         let start = cpu_seconds();
         let settings = &self.settings;
-        let draws = self.table.sample(settings.batch_size, settings.stratified, &mut self.rng)?;
+        let draws = self.store.sample(0, settings.batch_size, settings.stratified, &mut self.rng)?;
         for draw in &draws {
-            let item = self.table.item(draw.key).context("a drawn item is in the table")?;
-            self.assembler.add(item.frames(), item.steps())?;
+            let item = self.store.item(0, draw.key).context("a drawn item is in the store")?;
+            self.assembler.add(item.lead(), item.frames(), item.steps())?;
         }
         let weights = self.importance.exponent(learner.updates()).map(|exponent| {
             let probabilities: Vec<f64> = draws.iter().map(|draw| draw.probability).collect();
@@ -63,7 +63,7 @@ impl WholeUpdate {
         let learned = cpu_seconds();
         let keys = draws.iter().map(|draw| draw.key);
         let updates: Vec<_> = keys.zip(update.priorities).collect();
-        self.table.update_priorities(&updates);
+        self.store.update_priorities(0, &updates);
         self.learning_seconds += learned - assembled;
         self.seconds += cpu_seconds() - start;
         Ok(())

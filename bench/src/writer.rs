@@ -1,13 +1,12 @@
-//! Fills a replay table as actors would: several lanes, each an endless episode of ready-made frames.
+//! Fills a replay as actors would: several lanes, each an endless episode of recorded frames, packed when they are sent.
 
 use std::sync::Arc;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use replay::{Chunk, InitialPriority, LaneKey, NewItem, Step, Table, Taken, WeightsVersion};
+use replay::codec::{Codec, Encoder};
+use replay::{Chunk, InitialPriority, LaneKey, NewItem, Step, Store, Taken, WeightsVersion};
 use value::priority::Priority;
-
-use crate::recording::Packed;
 
 /// Environments that write side by side.
 pub const LANES: u32 = 8;
@@ -19,8 +18,8 @@ const FILLING_STEPS: u64 = 50;
 pub struct Writer {
     /// Whose lanes these are.
     actor: u32,
-    /// Repeated for ever.
-    frames: Arc<Packed>,
+    /// Repeated for ever, there and back, so that each is like the one before.
+    frames: Arc<Vec<Vec<u8>>>,
     /// How many actions there are.
     actions: u16,
     /// Draws priorities.
@@ -32,8 +31,8 @@ pub struct Writer {
 }
 
 /// Where a lane stands.
-#[derive(Clone, Copy, Default)]
 struct Lane {
+    encoder: Encoder,
     /// Chunks made.
     sequence: u64,
     /// Steps made.
@@ -41,27 +40,23 @@ struct Lane {
 }
 
 impl Writer {
-    /// A writer that repeats these packed frames and takes one of `actions` actions.
-    pub fn new(frames: Packed, actions: u16) -> Self {
-        Self::of_actor(0, Arc::new(frames), actions)
-    }
-
-    /// The same for one of several actors.
-    pub fn of_actor(actor: u32, frames: Arc<Packed>, actions: u16) -> Self {
-        let (lanes, rng) = (vec![Lane::default(); LANES as usize], ChaCha8Rng::seed_from_u64(1));
+    /// A writer of an actor that repeats these frames and takes one of `actions` actions.
+    pub fn new(actor: u32, frames: Arc<Vec<Vec<u8>>>, codec: Codec, actions: u16) -> Self {
+        let lane = |_| Lane { encoder: Encoder::new(codec, frames[0].len()), sequence: 0, step: 0 };
+        let (lanes, rng) = ((0..LANES).map(lane).collect(), ChaCha8Rng::seed_from_u64(actor.into()));
         Self { actor, frames, actions, rng, lanes, turn: 0 }
     }
 
-    /// Inserts until the table is full.
+    /// Inserts until the store's first table is full.
     ///
     /// # Panics
     ///
-    /// If the table's byte cap is too small for as many items as it has room for.
-    pub fn fill(&mut self, table: &mut Table) {
-        while table.len() < table.capacity() {
+    /// If the byte cap is too small for as many items as it has room for.
+    pub fn fill(&mut self, store: &mut Store) {
+        while store.tables()[0].len() < store.tables()[0].options().capacity {
             let chunk = self.chunk(FILLING_STEPS);
-            table.insert(chunk).expect("chunks of a lane come in order");
-            assert_eq!(table.counters().reclaimed_items, 0, "frames overflow before items do");
+            store.insert(&chunk).expect("chunks of a lane come in order");
+            assert_eq!(store.table_counters().reclaimed_items, 0, "frames overflow before items do");
         }
     }
 
@@ -69,34 +64,48 @@ impl Writer {
     pub fn chunk(&mut self, steps: u64) -> Chunk {
         let number = self.turn;
         self.turn = (self.turn + 1) % self.lanes.len();
-        let Lane { sequence, step: first_step } = self.lanes[number];
+        let offset = number * self.frames.len() / self.lanes.len();
+        let state = &mut self.lanes[number];
+        let (sequence, first_step) = (state.sequence, state.step);
         let end = first_step + steps;
-        self.lanes[number] = Lane { sequence: sequence + 1, step: end };
-        let lane = LaneKey { actor: self.actor, incarnation: 0, lane: number as u32 };
-        let steps = (first_step..end).map(|step| self.step(step, number)).collect();
+        (state.sequence, state.step) = (sequence + 1, end);
+        let lane = LaneKey { actor: self.actor, incarnation: 1, lane: number as u32 };
+        let mut frames = Vec::with_capacity(steps as usize * 512);
+        let mut made = Vec::with_capacity(steps as usize);
+        for step in first_step..end {
+            let before = frames.len();
+            let frame = &self.frames[there_and_back(step as usize + offset, self.frames.len())];
+            let key_frame = state.encoder.encode_into(frame, &mut frames);
+            let frame_bytes = (frames.len() - before) as u32;
+            let taken = Some(taken((step % u64::from(self.actions)) as u16));
+            made.push(Step { frame_bytes, key_frame, starts_episode: step == 0, taken });
+        }
         let items = (first_step.saturating_sub(1)..end - 1).map(|first| self.item(first)).collect();
-        Chunk { lane, sequence, first_step, steps, items }
-    }
-
-    /// One observation and the action on it. Lanes begin at different frames, so that they do not all store the same one.
-    fn step(&self, number: u64, lane: usize) -> Step {
-        let frame = (number as usize + lane * self.frames.len() / self.lanes.len()) % self.frames.len();
-        let taken = Taken {
-            action: (number % u64::from(self.actions)) as u16,
-            reward: 0.0,
-            terminated: false,
-            truncated: false,
-            life_lost: false,
-            log_probability: -1.0,
-            weights: WeightsVersion { incarnation: 0, number: 0 },
-        };
-        Step { frame: self.frames[frame].clone(), starts_episode: number == 0, taken: Some(taken) }
+        Chunk { lane, sequence, first_step, steps: made, frames: frames.into(), items }
     }
 
     /// The one-step transition from step `first`.
     fn item(&mut self, first: u64) -> NewItem {
-        NewItem { first, length: 1, priority: InitialPriority::Of(priority(&mut self.rng)) }
+        NewItem { first, length: 1, priority: InitialPriority::Of(priority(&mut self.rng)), table: 0 }
     }
+}
+
+fn taken(action: u16) -> Taken {
+    Taken {
+        action,
+        reward: 0.0,
+        terminated: false,
+        truncated: false,
+        life_lost: false,
+        log_probability: -1.0,
+        weights: WeightsVersion { incarnation: 0, number: 0 },
+    }
+}
+
+/// An index that goes up to `count` - 1, down to 0, and so on.
+fn there_and_back(number: usize, count: usize) -> usize {
+    let lap = number % (2 * count - 1).max(1);
+    lap.min((2 * count - 2).saturating_sub(lap))
 }
 
 /// A random priority of the size that TD errors have.

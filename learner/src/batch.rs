@@ -38,19 +38,22 @@ impl Assembler {
         }
     }
 
-    /// Adds a transition: its distinct packed frames, oldest first, and what was done. Each frame is unpacked once. On an
-    /// error the batch is as before.
+    /// Adds a transition: its distinct packed frames, oldest first, the first `lead` of them only there to unpack the
+    /// others, whether each is a key frame, and what was done. On an error the batch is as before.
     pub fn add<'a>(
         &mut self,
-        frames: impl ExactSizeIterator<Item = &'a [u8]>,
-        steps: impl ExactSizeIterator<Item = Taken> + Clone,
+        lead: usize,
+        frames: impl Iterator<Item = (&'a [u8], bool)> + Clone,
+        steps: impl Iterator<Item = Taken> + Clone,
     ) -> Result<(), DecodeError> {
         let size = self.frame_bytes;
-        let (last, length) = (frames.len() - 1, steps.len());
-        self.window.resize(frames.len() * size, 0);
-        for (packed, frame) in frames.zip(self.window.chunks_exact_mut(size)) {
-            self.decoder.decode_into(packed, frame)?;
+        let (count, length) = (frames.clone().count().saturating_sub(lead), steps.clone().count());
+        if count <= length {
+            return Err(DecodeError::Damaged);
         }
+        let last = count - 1;
+        self.window.resize(count * size, 0);
+        self.decoder.decode_window(frames, lead, size, &mut self.window)?;
         let frame = |index: usize| &self.window[index * size..(index + 1) * size];
         let stack = self.stack;
         stack_at(last - length, stack).for_each(|index| self.states.extend_from_slice(frame(index)));

@@ -4,12 +4,16 @@
 //! up. Weights are serialised once, and all streams share the bytes.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use proto::{Report, Weights};
 use rpc::address::Address;
+use run::Resolved;
 use tokio::sync::{mpsc, watch};
+
+use crate::adjust::{self, Changes};
 
 /// Reports that may wait for the training thread, which looks for them several times a second.
 pub const REPORTS_MAX: usize = 1024;
@@ -80,6 +84,10 @@ pub struct Hub {
     pub agent_steps: watch::Sender<u64>,
     /// The run has ended.
     pub finished: watch::Sender<bool>,
+    /// The run's settings, with what was changed since its start.
+    pub resolved: watch::Sender<Resolved>,
+    /// Where the run is kept.
+    pub directory: PathBuf,
     reports: mpsc::Sender<Report>,
 }
 
@@ -117,7 +125,11 @@ impl Role {
 
 impl Hub {
     /// A run with nobody in it yet.
-    pub fn new(charter: Charter) -> (Arc<Self>, mpsc::Receiver<Report>) {
+    pub fn new(
+        charter: Charter,
+        resolved: Resolved,
+        directory: PathBuf,
+    ) -> (Arc<Self>, mpsc::Receiver<Report>) {
         let (reports, receiver) = mpsc::channel(REPORTS_MAX);
         let hub = Self {
             charter,
@@ -126,9 +138,27 @@ impl Hub {
             evaluation: watch::Sender::new(None),
             agent_steps: watch::Sender::new(0),
             finished: watch::Sender::new(false),
+            resolved: watch::Sender::new(resolved),
+            directory,
             reports,
         };
         (Arc::new(hub), receiver)
+    }
+
+    /// Changes settings of the run, if all of the change can be.
+    pub fn adjust(&self, changes: &Changes) -> Result<Resolved, String> {
+        let mut outcome = Err("nothing was asked for".to_owned());
+        self.resolved.send_if_modified(|resolved| {
+            // Kept first: a learner that dies now comes back with it.
+            outcome = adjust::changed(resolved, changes).and_then(|changed| {
+                adjust::keep(&self.directory, changes).map_err(|error| format!("{error:#}"))?;
+                Ok(changed)
+            });
+            let Ok(changed) = &outcome else { return false };
+            *resolved = changed.clone();
+            true
+        });
+        outcome
     }
 
     /// Gives a newcomer a place: the one it wishes for, whose former owner is fenced, or the lowest that nobody uses.
@@ -228,6 +258,10 @@ mod tests {
     use super::*;
 
     fn hub(incarnation: u32) -> Arc<Hub> {
+        hub_in(PathBuf::new(), incarnation)
+    }
+
+    fn hub_in(directory: PathBuf, incarnation: u32) -> Arc<Hub> {
         let charter = Charter {
             run: "run".into(),
             incarnation,
@@ -235,7 +269,22 @@ mod tests {
             architecture: String::new(),
             shards: Vec::new(),
         };
-        Hub::new(charter).0
+        let resolved = run::resolve::Layers::default().resolve(Some("cartpole")).unwrap();
+        Hub::new(charter, resolved, directory).0
+    }
+
+    #[test]
+    fn a_change_is_done_and_kept_or_neither() {
+        let folder = tempfile::tempdir().unwrap();
+        let hub = hub_in(folder.path().to_owned(), 1);
+        let heard = hub.resolved.subscribe();
+        let one = |key: &str, text: &str| Changes::from([(key.to_owned(), text.to_owned())]);
+        assert!(hub.adjust(&one("capacity", "1")).is_err());
+        assert!(!heard.has_changed().unwrap());
+        assert_eq!(adjust::kept(folder.path()).unwrap(), Changes::new());
+        hub.adjust(&one("samples_per_insert", "4")).unwrap();
+        assert_eq!(heard.borrow().settings.samples_per_insert.0, Some(4.0));
+        assert_eq!(adjust::kept(folder.path()).unwrap(), one("samples_per_insert", "4"));
     }
 
     #[test]

@@ -8,14 +8,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use envs::Spec;
 use futures_util::future::join_all;
 use nn::{Batch, Input};
-use proto::{Sampled, convert, v1};
+use proto::Batch as Items;
 use rand_chacha::ChaCha8Rng;
-use replay::ItemKey;
 use replay::control::{Control, Mark, Wait};
 use replay::spread::{Masses, Point};
-use rpc::shard::{Shard, ShardError, heard};
+use replay::{ItemKey, LaneKey};
+use rpc::shard::{News, Shard, ShardError};
+use run::Resolved;
 use run::settings::Settings;
 use tch::Device;
 use telemetry::Health;
@@ -23,6 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
+use crate::adjust;
 use crate::batch::Assembler;
 use crate::importance::{self, Importance};
 use crate::metrics::Metrics;
@@ -100,10 +103,11 @@ pub struct Standing {
 /// All that intake needs.
 pub struct Intake {
     shards: Vec<Shard>,
-    last: Vec<Option<v1::Shard>>,
+    last: Vec<Option<News>>,
     control: Control,
     settings: Settings,
-    actions: u16,
+    adjusted: watch::Receiver<Resolved>,
+    environment: Spec,
     importance: Importance,
     assembler: Option<Assembler>,
     input: Input,
@@ -128,8 +132,10 @@ pub struct Parts {
     pub control: Control,
     /// The run's settings.
     pub settings: Settings,
-    /// Number of actions.
-    pub actions: u16,
+    /// The same, whenever an operator changes them.
+    pub adjusted: watch::Receiver<Resolved>,
+    /// What is played, as replay has to know it.
+    pub environment: Spec,
     /// Unpacks.
     pub assembler: Assembler,
     /// The network's input.
@@ -148,10 +154,10 @@ pub struct Parts {
     pub updates: u64,
 }
 
-/// One drawn item and the shard that it came from.
+/// What one shard has drawn.
 struct Drawn {
     shard: usize,
-    item: v1::Item,
+    batch: Items,
 }
 
 /// Items that were unpacked, and those that could not be.
@@ -160,7 +166,6 @@ struct Unpacked {
     /// Shard, name, in-shard probability, age.
     good: Vec<(usize, ItemKey, f64, u64)>,
     bad: Vec<(usize, ItemKey)>,
-    broken: usize,
 }
 
 impl Intake {
@@ -173,7 +178,8 @@ impl Intake {
             control: parts.control,
             importance: Importance::new(&parts.settings),
             settings: parts.settings,
-            actions: parts.actions,
+            adjusted: parts.adjusted,
+            environment: parts.environment,
             assembler: Some(parts.assembler),
             input: parts.input,
             device: parts.device,
@@ -211,7 +217,10 @@ impl Intake {
             let place = loop {
                 tokio::select! {
                     place = places.clone().acquire_owned() => break place.expect("never closed"),
-                    () = sleep(NEWS_EVERY) => self.ask_for_news(Duration::ZERO).await?,
+                    () = sleep(NEWS_EVERY) => {
+                        self.adjust().await?;
+                        self.ask_for_news(Duration::ZERO).await?;
+                    }
                 }
             };
             self.wait_for_the_ratio().await?;
@@ -225,8 +234,10 @@ impl Intake {
     }
 
     async fn wait_for_the_ratio(&mut self) -> Result<(), String> {
+        self.adjust().await?;
         while let Err(wait) = self.control.can_sample() {
             self.waits(&wait);
+            self.adjust().await?;
             self.check_room()?;
             self.ask_for_news(NEWS_WAIT).await?;
         }
@@ -239,6 +250,24 @@ impl Intake {
             self.standing.send_modify(|standing| standing.waiting = None);
         }
         Ok(())
+    }
+
+    /// Goes on by changed settings, if an operator has changed some.
+    async fn adjust(&mut self) -> Result<(), String> {
+        if !self.adjusted.has_changed().unwrap_or(false) {
+            return Ok(());
+        }
+        let settings = self.adjusted.borrow_and_update().settings.clone();
+        match adjust::limiter(&settings) {
+            Ok(limiter) => self.control.set_limiter(limiter),
+            // It was checked with the change.
+            Err(error) => warn!(%error, "the ratio can't be changed"),
+        }
+        let spec = adjust::store(&settings, &self.environment, self.shards.len());
+        self.shards.iter_mut().for_each(|shard| shard.tell(spec.clone()));
+        self.settings = settings;
+        // Grants carry it. A shard that is away hears of it when it is back.
+        self.ask_for_news(Duration::ZERO).await
     }
 
     fn waits(&mut self, wait: &Wait) {
@@ -282,11 +311,7 @@ impl Intake {
     /// Whether every shard that has items has begun to forget some.
     fn full(&self) -> bool {
         let mut holding = self.last.iter().flatten().filter(|shard| shard.items > 0).peekable();
-        holding.peek().is_some()
-            && holding.all(|shard| {
-                let counters = shard.counters.unwrap_or_default();
-                counters.evicted + counters.reclaimed_items > 0
-            })
+        holding.peek().is_some() && holding.all(|shard| shard.forgotten > 0)
     }
 
     async fn ask_for_news(&mut self, wait: Duration) -> Result<(), String> {
@@ -298,7 +323,7 @@ impl Intake {
         let answers = join_all(asked).await;
         let mut heard_any = false;
         for (shard, answer) in answers.into_iter().enumerate() {
-            heard_any |= self.take(shard, answer.map(Some))?.is_some();
+            heard_any |= self.take(shard, answer)?;
         }
         self.publish();
         if !heard_any {
@@ -308,18 +333,14 @@ impl Intake {
     }
 
     /// Takes in a shard's news, or that it has none.
-    fn take(
-        &mut self,
-        shard: usize,
-        answer: Result<Option<v1::Shard>, ShardError>,
-    ) -> Result<Option<()>, String> {
+    fn take(&mut self, shard: usize, answer: Result<News, ShardError>) -> Result<bool, String> {
         match answer {
-            Ok(Some(news)) => {
+            Ok(news) => {
                 if self.last[shard].as_ref().is_none_or(|last| last.incarnation != news.incarnation) {
                     let items = news.items;
                     info!(shard = %self.shards[shard].address(), id = news.id, incarnation = news.incarnation, items, "shard");
                 }
-                let same = |(other, last): (usize, &Option<v1::Shard>)| {
+                let same = |(other, last): (usize, &Option<News>)| {
                     other != shard && last.as_ref().is_some_and(|last| last.id == news.id)
                 };
                 if self.last.iter().enumerate().any(same) {
@@ -329,18 +350,17 @@ impl Intake {
                         news.id
                     ));
                 }
-                self.control.heard(shard, heard(&news));
+                self.control.heard(shard, news.heard());
                 self.metrics.largest_priority(news.largest_priority);
                 self.last[shard] = Some(news);
-                Ok(Some(()))
+                Ok(true)
             }
-            Ok(None) => Ok(None),
             Err(ShardError::Unreachable(reason)) => {
                 if self.control.is_present(shard) {
                     warn!(shard = %self.shards[shard].address(), reason, "the shard does not answer; drawing elsewhere");
                 }
                 self.control.lost(shard);
-                Ok(None)
+                Ok(false)
             }
             Err(ShardError::Refused(reason)) => Err(reason),
         }
@@ -388,14 +408,14 @@ impl Intake {
             shard.sample(own, control.allowance(index))
         });
         let answers = join_all(asked).await;
-        let mut drawn = Vec::with_capacity(points.len());
+        let mut drawn = Vec::with_capacity(self.shards.len());
         for (shard, answer) in answers.into_iter().enumerate() {
             let wanted = points.iter().filter(|point| point.shard == shard).count();
             let got = match answer {
-                Ok(reply) => {
-                    let count = reply.items.len();
-                    drawn.extend(reply.items.into_iter().take(wanted).map(|item| Drawn { shard, item }));
-                    self.take(shard, Ok(reply.shard))?;
+                Ok((batch, news)) => {
+                    let count = batch.len();
+                    drawn.push(Drawn { shard, batch });
+                    self.take(shard, Ok(news))?;
                     count
                 }
                 Err(error) => {
@@ -416,15 +436,13 @@ impl Intake {
     /// Decoding is work for a thread of its own.
     async fn unpack(&mut self, drawn: Vec<Drawn>) -> Unpacked {
         let assembler = self.assembler.take().expect("given back after each use");
-        let (stack, actions) = (self.settings.frame_stack, self.actions);
-        let work = move || unpack(assembler, drawn, stack, actions);
+        let work = move || unpack(assembler, &drawn);
         tokio::task::spawn_blocking(work).await.expect("unpacking does not panic")
     }
 
     fn forget(&self, unpacked: &Unpacked) {
-        let bad = unpacked.bad.len() + unpacked.broken;
-        if bad > 0 {
-            self.metrics.undecodable.inc_by(bad as u64);
+        if !unpacked.bad.is_empty() {
+            self.metrics.undecodable.inc_by(unpacked.bad.len() as u64);
             self.priorities.remove(&unpacked.bad);
         }
     }
@@ -453,8 +471,8 @@ impl Intake {
     }
 
     fn publish(&self) {
-        let present = |(index, shard): (usize, &Option<v1::Shard>)| {
-            shard.as_ref().filter(|_| self.control.is_present(index)).map(|shard| shard.frame_bytes_used)
+        let present = |(index, shard): (usize, &Option<News>)| {
+            shard.as_ref().filter(|_| self.control.is_present(index)).map(|shard| shard.bytes_used)
         };
         let bytes: Vec<u64> = self.last.iter().enumerate().filter_map(present).collect();
         self.standing.send_modify(|standing| {
@@ -474,25 +492,19 @@ impl Intake {
     }
 }
 
-fn unpack(mut assembler: Assembler, drawn: Vec<Drawn>, stack: usize, actions: u16) -> Unpacked {
-    let (mut good, mut bad, mut broken) = (Vec::with_capacity(drawn.len()), Vec::new(), 0);
-    for Drawn { shard, item } in drawn {
-        let sampled = match convert::sampled(item, stack, actions) {
-            Ok(sampled) => sampled,
-            Err(invalid) => {
-                warn!(shard, %invalid, "a shard sent an item that can't be");
-                broken += 1;
-                continue;
-            }
-        };
-        let Sampled { key, probability, age_inserts, lane, steps, frames, .. } = sampled;
-        match assembler.add(frames.iter().map(|frame| &frame[..]), steps.into_iter()) {
-            Ok(()) => good.push((shard, key, probability, age_inserts)),
-            Err(error) => {
-                warn!(actor = lane.actor, incarnation = lane.incarnation, lane = lane.lane, %error, "undecodable");
-                bad.push((shard, key));
+fn unpack(mut assembler: Assembler, drawn: &[Drawn]) -> Unpacked {
+    let (mut good, mut bad) = (Vec::new(), Vec::new());
+    for Drawn { shard, batch } in drawn {
+        for item in batch.items() {
+            match assembler.add(item.lead(), item.frames(), item.steps()) {
+                Ok(()) => good.push((*shard, item.key(), item.probability(), item.age_inserts())),
+                Err(error) => {
+                    let LaneKey { actor, incarnation, lane } = item.lane();
+                    warn!(actor, incarnation, lane, %error, "undecodable");
+                    bad.push((*shard, item.key()));
+                }
             }
         }
     }
-    Unpacked { assembler, good, bad, broken }
+    Unpacked { assembler, good, bad }
 }

@@ -7,6 +7,7 @@
 //! [`priorities`] go back, [`hub`] and [`service`] are what actors see. [`start`] puts it together.
 #![forbid(unsafe_code)]
 
+pub mod adjust;
 pub mod batch;
 pub mod importance;
 pub mod setup;

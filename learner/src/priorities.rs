@@ -6,13 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::v1::replay_client::ReplayClient;
-use proto::{convert, v1};
+use proto::Updates;
 use replay::ItemKey;
-use rpc::shard::{Told, describe};
+use rpc::shard::{Updater, describe};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use tonic::transport::Channel;
 use tracing::debug;
 use value::priority::Priority;
 
@@ -38,10 +36,10 @@ struct Work {
 }
 
 impl Priorities {
-    /// Starts the task. Clients come in the order of shards. Ends when all senders are gone.
-    pub fn spawn(clients: Vec<ReplayClient<Channel>>, told: Told, metrics: Arc<Metrics>) -> Self {
+    /// Starts the task. Updaters come in the order of shards. Ends when all senders are gone.
+    pub fn spawn(shards: Vec<Updater>, metrics: Arc<Metrics>) -> Self {
         let (queue, work) = mpsc::channel(WAITING_MAX);
-        tokio::spawn(send(clients, told, metrics.clone(), work));
+        tokio::spawn(send(shards, metrics.clone(), work));
         Self { queue, metrics }
     }
 
@@ -59,31 +57,25 @@ impl Priorities {
     }
 }
 
-async fn send(
-    clients: Vec<ReplayClient<Channel>>,
-    told: Told,
-    metrics: Arc<Metrics>,
-    mut work: mpsc::Receiver<Work>,
-) {
-    let mut largest_told = vec![0.0; clients.len()];
+async fn send(shards: Vec<Updater>, metrics: Arc<Metrics>, mut work: mpsc::Receiver<Work>) {
+    let mut largest_told = vec![0.0; shards.len()];
     while let Some(Work { updates, remove }) = work.recv().await {
         let largest = updates.iter().map(|(.., priority)| priority.get()).fold(0.0, f64::max);
         let largest = metrics.largest_priority(largest);
-        let calls = clients.iter().cloned().enumerate().filter_map(|(shard, client)| {
-            let updates: Vec<_> =
-                updates.iter().filter(|(at, ..)| *at == shard).map(|&(_, key, p)| (key, p)).collect();
-            let remove: Vec<_> = remove.iter().filter(|(at, _)| *at == shard).map(|(_, key)| *key).collect();
+        let calls = shards.iter().cloned().enumerate().filter_map(|(shard, updater)| {
+            let updates = Updates {
+                table: 0,
+                priorities: updates
+                    .iter()
+                    .filter(|(at, ..)| *at == shard)
+                    .map(|&(_, key, p)| (key, p))
+                    .collect(),
+                removed: remove.iter().filter(|(at, _)| *at == shard).map(|(_, key)| *key).collect(),
+                largest,
+            };
             let news = largest > largest_told[shard];
-            (news || !updates.is_empty() || !remove.is_empty()).then(|| {
-                let request = v1::UpdatePrioritiesRequest {
-                    caller: Some(told.caller.clone()),
-                    learner_incarnation: told.learner_incarnation,
-                    updates: convert::updates_message(&updates),
-                    remove: remove.into_iter().map(convert::key_message).collect(),
-                    largest_priority: largest,
-                };
-                call(shard, client, request, &metrics)
-            })
+            let any = news || !updates.priorities.is_empty() || !updates.removed.is_empty();
+            any.then(|| call(shard, updater, updates, &metrics))
         });
         futures_util::future::join_all(calls).await;
         // Every update carries the largest; a shard that missed it hears it with its next ones.
@@ -91,25 +83,18 @@ async fn send(
     }
 }
 
-async fn call(
-    shard: usize,
-    mut client: ReplayClient<Channel>,
-    request: v1::UpdatePrioritiesRequest,
-    metrics: &Metrics,
-) {
-    let count = request.updates.len() as u64;
+async fn call(shard: usize, mut updater: Updater, updates: Updates, metrics: &Metrics) {
     let counted = |result: &str, count| metrics.priorities.with_label_values(&[result]).inc_by(count);
-    match timeout(ANSWER_WAIT_MAX, client.update_priorities(request)).await {
-        Ok(Ok(reply)) => {
-            let reply = reply.into_inner();
-            counted("applied", reply.applied);
-            counted("stale", reply.stale);
+    match timeout(ANSWER_WAIT_MAX, updater.update(&updates)).await {
+        Ok(Ok((applied, stale))) => {
+            counted("applied", applied);
+            counted("stale", stale);
         }
         Ok(Err(status)) => {
             // The shard is gone or new: its items are too, or it will ask for nothing less.
             debug!(shard, reason = describe(&status), "priorities were lost");
-            counted("lost", count);
+            counted("lost", updates.priorities.len() as u64);
         }
-        Err(_) => counted("lost", count),
+        Err(_) => counted("lost", updates.priorities.len() as u64),
     }
 }

@@ -111,8 +111,23 @@ impl LearnerService {
     }
 }
 
+/// Settings in one request.
+const CHANGES_MAX: usize = 16;
+
 #[tonic::async_trait]
 impl Learner for LearnerService {
+    async fn adjust(&self, request: Request<v1::AdjustRequest>) -> Result<Response<v1::AdjustReply>, Status> {
+        let settings = request.into_inner().settings;
+        if settings.len() > CHANGES_MAX {
+            return Err(self.invalid("too many settings at once"));
+        }
+        let changes = settings.into_iter().collect();
+        let resolved = self.hub.adjust(&changes).map_err(|error| self.invalid(&error))?;
+        info!(?changes, "an operator has changed the run");
+        let config = serde_json::to_string(&resolved).map_err(|error| Status::internal(error.to_string()))?;
+        Ok(Response::new(v1::AdjustReply { config }))
+    }
+
     async fn join(&self, request: Request<v1::JoinRequest>) -> Result<Response<v1::JoinReply>, Status> {
         let request = request.into_inner();
         self.check_protocol(request.protocol)?;

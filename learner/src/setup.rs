@@ -3,7 +3,7 @@
 use envs::{Element, Spec};
 use nn::objective::{Objective, Shape, Target};
 use nn::{Architecture, Input, Trunk};
-use replay::{Sampler, TableOptions};
+use replay::{Remover, Sampler, StoreOptions, TableOptions};
 use run::choices::{Algorithm, Device, Loss, Network};
 use run::settings::Settings;
 use value::priority::Strategy;
@@ -42,21 +42,26 @@ pub fn objective(settings: &Settings) -> Objective {
     }
 }
 
-/// The replay of one shard.
-pub fn table(settings: &Settings, spec: &Spec, incarnation: u32) -> TableOptions {
-    TableOptions {
+/// The whole replay.
+pub fn store(settings: &Settings, spec: &Spec) -> StoreOptions {
+    let table = TableOptions {
+        name: "transitions".into(),
         capacity: settings.capacity.0 as usize,
-        bytes_max: settings.replay_bytes.0 as usize,
-        stack: settings.frame_stack,
-        priority_exponent: settings.priority_exponent,
-        priority_constant: settings.priority_constant,
         sampler: match settings.strategy {
             Strategy::Uniform => Sampler::Uniform,
             Strategy::Per | Strategy::Ver => Sampler::Proportional,
         },
-        incarnation,
+        remover: Remover::Fifo,
+        max_times_sampled: 0,
+        priority_exponent: settings.priority_exponent,
+        priority_constant: settings.priority_constant,
         first_priority: settings.first_priority,
+    };
+    StoreOptions {
+        bytes_max: settings.replay_bytes.0 as usize,
+        stack: settings.frame_stack,
         frame_bytes: spec.observation.bytes(),
+        tables: vec![table],
     }
 }
 

@@ -6,14 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
 use nn::Architecture;
 use prometheus::Registry;
-use proto::convert::{TableSpec, table_message};
 use proto::v1::learner_server::LearnerServer;
-use replay::control::{Control, Mark};
-use replay::rate::RateLimiter;
+use replay::control::Control;
 use rpc::address::Address;
 use rpc::edge::Edge;
 use rpc::serve::Listener;
@@ -29,6 +27,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
 use tracing::info;
 
+use crate::adjust;
 use crate::batch::Assembler;
 use crate::events::Events;
 use crate::hub::{Charter, Hub};
@@ -86,9 +85,6 @@ const RUN_NAME: &str = "run-id";
 /// File of the run's directory that counts starts of the learner.
 const INCARNATION: &str = "learner-incarnation";
 
-/// Batches by which the ratio may drift besides what the prefetch needs: enough that neither side waits for a message.
-const DRIFT_BATCHES: f64 = 2.0;
-
 impl Args {
     /// Runs the learner to its end.
     pub fn run(&self) -> Result<()> {
@@ -98,6 +94,9 @@ impl Args {
         telemetry::init(&self.telemetry)?;
         self.listen.check_exposure(self.insecure)?;
         let resolved = Resolved::from_file(&self.config)?;
+        let changes = adjust::kept(&self.run_dir)?;
+        let resolved =
+            adjust::changed(&resolved, &changes).map_err(|error| anyhow!("adjusted.json: {error}"))?;
         let stop = stop_signal()?;
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let entered = runtime.enter();
@@ -140,14 +139,14 @@ impl Args {
 
         let charter = self.charter(&directory, &resolved, &architecture, incarnation)?;
         let told = Told {
-            caller: proto::caller(&charter.run),
+            run: charter.run.clone(),
             learner_incarnation: incarnation,
-            table: table_message(&self.table(&resolved, &spec)),
+            spec: adjust::store(&resolved.settings, &spec, self.shards.len()),
         };
         let (registry, health) = (Registry::new(), Health::new());
         let metrics = Arc::new(Metrics::register(&registry));
         let edge = Edge::register(&registry)?;
-        let (hub, reports) = Hub::new(charter);
+        let (hub, reports) = Hub::new(charter, resolved.clone(), directory.path().to_owned());
         runtime.block_on(telemetry::serve(&self.telemetry, "learner", registry, health.clone()))?;
         self.serve(runtime, &hub, &metrics, edge)?;
 
@@ -155,12 +154,13 @@ impl Args {
             .zip(&self.shards)
             .map(|(seed, address)| Shard::new(address.clone(), told.clone(), seed))
             .collect();
-        let clients = shards.iter().map(Shard::client).collect();
-        let priorities = Priorities::spawn(clients, told, metrics.clone());
+        let updaters = shards.iter().map(Shard::updater).collect();
+        let priorities = Priorities::spawn(updaters, metrics.clone());
         let parts = Parts {
             shards,
             control: self.control(&resolved, &state)?,
-            actions: spec.actions.len() as u16,
+            adjusted: hub.resolved.subscribe(),
+            environment: spec.clone(),
             assembler: Assembler::new(&settings, spec.observation.bytes()),
             input: architecture.input,
             device: learner.online().device(),
@@ -239,28 +239,9 @@ impl Args {
         })
     }
 
-    /// What each shard holds: its part of the whole.
-    fn table(&self, resolved: &Resolved, spec: &envs::Spec) -> TableSpec {
-        let settings = &resolved.settings;
-        let whole = setup::table(settings, spec, 0);
-        let shards = self.shards.len();
-        let options = replay::TableOptions {
-            capacity: whole.capacity.div_ceil(shards),
-            bytes_max: whole.bytes_max.div_ceil(shards),
-            ..whole
-        };
-        TableSpec { options, codec: settings.frame_codec, actions: spec.actions.len() as u16 }
-    }
-
     fn control(&self, resolved: &Resolved, state: &State) -> Result<Control> {
-        let settings = &resolved.settings;
-        let (batch, ratio) = (settings.batch_size as f64, settings.samples_per_insert.0);
-        let slack =
-            (ratio.unwrap_or(1.0) + batch) / 2.0 + batch * (DRIFT_BATCHES + settings.prefetch_batches as f64);
-        let limiter = RateLimiter::new(ratio, settings.min_size.0, settings.batch_size as u64, Some(slack))?;
-        let mut marks = state.marks.clone();
-        marks.resize(self.shards.len(), Mark::default());
-        Ok(Control::new(limiter, state.agent_steps, &marks))
+        let limiter = adjust::limiter(&resolved.settings)?;
+        Ok(Control::new(limiter, self.shards.len(), state.agent_steps, &state.marks))
     }
 
     fn serve(&self, runtime: &Runtime, hub: &Arc<Hub>, metrics: &Metrics, edge: Edge) -> Result<()> {

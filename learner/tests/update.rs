@@ -1,11 +1,11 @@
-//! The learner on batches made from a real table.
+//! The learner on batches made from a real store.
 
 use envs::{Element, Observation, Spec};
 use learner::{Assembler, Learner, setup};
 use nn::Batch;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use replay::{Chunk, InitialPriority, LaneKey, NewItem, Step, Table, Taken, WeightsVersion};
+use replay::{Chunk, InitialPriority, LaneKey, NewItem, Step, Store, Taken, WeightsVersion};
 use run::Settings;
 use run::choices::{Network, RewardClip};
 use tch::{Device, Kind, Tensor};
@@ -29,11 +29,19 @@ fn spec() -> Spec {
 }
 
 /// Twenty steps whose frame is their number and whose reward is ten times that; one-step transitions.
-fn table(settings: &Settings) -> Table {
-    let mut table = Table::new(setup::table(settings, &spec(), 0)).unwrap();
-    let mut encoder = replay::codec::Encoder::new(settings.frame_codec);
-    let steps = (0..20u16).map(|number| Step {
-        frame: encoder.encode(&f32::from(number).to_le_bytes()),
+fn store(settings: &Settings) -> Store {
+    let mut store = Store::new(setup::store(settings, &spec()), 0).unwrap();
+    let mut encoder = replay::codec::Encoder::new(settings.frame_codec, spec().observation.bytes());
+    let mut frames = Vec::new();
+    let mut pack = |number: u16| {
+        let before = frames.len();
+        let key = encoder.encode_into(&f32::from(number).to_le_bytes(), &mut frames);
+        ((frames.len() - before) as u32, key)
+    };
+    let packed: Vec<_> = (0..20).map(&mut pack).collect();
+    let steps = (0..20u16).zip(packed).map(|(number, (frame_bytes, key_frame))| Step {
+        frame_bytes,
+        key_frame,
         starts_episode: number == 0,
         taken: Some(Taken {
             action: number % 2,
@@ -46,10 +54,11 @@ fn table(settings: &Settings) -> Table {
         }),
     });
     let priority = InitialPriority::Of(Priority::try_new(1.0).unwrap());
-    let items = (0..19).map(|first| NewItem { first, length: 1, priority }).collect();
+    let items = (0..19).map(|first| NewItem { first, length: 1, priority, table: 0 }).collect();
     let lane = LaneKey { actor: 0, incarnation: 0, lane: 0 };
-    table.insert(Chunk { lane, sequence: 0, first_step: 0, steps: steps.collect(), items }).unwrap();
-    table
+    let (steps, frames) = (steps.collect(), frames.into());
+    store.insert(&Chunk { lane, sequence: 0, first_step: 0, steps, frames, items }).unwrap();
+    store
 }
 
 fn learner(settings: &Settings) -> Learner {
@@ -59,11 +68,11 @@ fn learner(settings: &Settings) -> Learner {
 }
 
 fn batch(settings: &Settings, learner: &Learner, count: usize, rng: &mut impl Rng) -> Batch {
-    let mut table = table(settings);
+    let mut store = store(settings);
     let mut assembler = Assembler::new(settings, spec().observation.bytes());
-    for draw in table.sample(count, true, rng).unwrap() {
-        let item = table.item(draw.key).unwrap();
-        assembler.add(item.frames(), item.steps()).unwrap();
+    for draw in store.sample(0, count, true, rng).unwrap() {
+        let item = store.item(0, draw.key).unwrap();
+        assembler.add(item.lead(), item.frames(), item.steps()).unwrap();
     }
     let online = learner.online();
     assembler.finish(&online.architecture().input, online.device(), None)
@@ -93,12 +102,12 @@ fn a_batch_holds_the_frames_actions_and_returns_of_its_transitions() {
 fn a_frame_that_can_not_be_unpacked_leaves_the_batch_as_it_was() {
     let mut settings = settings();
     let learner = learner(&settings);
-    let mut table = table(&settings);
-    let draws = table.sample(2, true, &mut ChaCha8Rng::seed_from_u64(2)).unwrap();
+    let mut store = store(&settings);
+    let draws = store.sample(0, 2, true, &mut ChaCha8Rng::seed_from_u64(2)).unwrap();
     settings.frame_codec = replay::codec::Codec::Lz4;
     let mut assembler = Assembler::new(&settings, spec().observation.bytes());
-    let item = table.item(draws[0].key).unwrap();
-    assert!(assembler.add(item.frames(), item.steps()).is_err());
+    let item = store.item(0, draws[0].key).unwrap();
+    assert!(assembler.add(item.lead(), item.frames(), item.steps()).is_err());
     let online = learner.online();
     let empty = assembler.finish(&online.architecture().input, online.device(), None);
     assert_eq!(empty.actions.size(), [0]);

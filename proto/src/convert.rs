@@ -3,16 +3,16 @@
 //! What depends on what is stored (order, references, incarnations) is the table's business. Here it is shapes, ranges
 //! and counts.
 
-use bytes::Bytes;
-use replay::codec::Codec;
+use bytes::{BufMut, BytesMut};
+use replay::codec::{Codec, UnknownCodec};
 use replay::{
-    Chunk, Counters, InitialPriority, ItemKey, LaneKey, NewItem, Sampler, Step, TableOptions, Taken,
-    WeightsVersion,
+    Chunk, InitialPriority, ItemKey, LaneKey, NewItem, Step, StoreOptions, TABLES_MAX, TableOptions,
+    UnknownName, WeightsVersion,
 };
 use value::priority::Priority;
 
-use crate::limits::{CHUNK_ITEMS_MAX, CHUNK_STEPS_MAX};
-use crate::v1;
+use crate::limits::{CHUNK_ITEMS_MAX, CHUNK_STEPS_MAX, UPDATES_MAX};
+use crate::{steps, v1};
 
 /// What a message has that it must not have, or lacks.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -30,15 +30,22 @@ pub enum Invalid {
         /// What it must be.
         range: String,
     },
-    /// A frame does not have the checksum that it came with.
-    #[error("frame of step {step} is damaged: its checksum differs")]
-    Checksum {
-        /// Number of the step in its lane.
-        step: u64,
+    /// Columns that belong together and have not as many entries.
+    #[error("{what} has {got} entries, the columns beside it {expected}")]
+    Columns {
+        /// Which.
+        what: &'static str,
+        /// What it has.
+        got: usize,
+        /// What it must have.
+        expected: usize,
     },
-    /// A packing that this build does not know.
+    /// Frames do not have the checksum that they came with.
+    #[error("frames are damaged: their checksum differs")]
+    Checksum,
+    /// A packing, sampler or remover that this build does not know.
     #[error("{0}")]
-    Codec(String),
+    Name(String),
 }
 
 impl Invalid {
@@ -50,9 +57,9 @@ impl Invalid {
 
 /// What a shard holds, as the learner says it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TableSpec {
-    /// The table; its incarnation is the shard's own business and 0 here.
-    pub options: TableOptions,
+pub struct StoreSpec {
+    /// Sizes and tables.
+    pub options: StoreOptions,
     /// How frames are packed.
     pub codec: Codec,
     /// Number of actions.
@@ -64,130 +71,145 @@ pub fn caller(caller: Option<v1::Caller>) -> Result<v1::Caller, Invalid> {
     caller.ok_or(Invalid::Missing("caller"))
 }
 
-/// What a shard shall hold. Whether the table accepts these options is for the table to say.
-pub fn table(table: &v1::Table) -> Result<TableSpec, Invalid> {
-    let actions = u16::try_from(table.actions).ok().filter(|&actions| actions > 0);
-    let options = TableOptions {
-        capacity: usize::try_from(table.capacity).unwrap_or(usize::MAX),
-        bytes_max: usize::try_from(table.bytes_max).unwrap_or(usize::MAX),
-        stack: table.stack as usize,
-        priority_exponent: table.priority_exponent,
-        priority_constant: table.priority_constant,
-        sampler: if table.uniform { Sampler::Uniform } else { Sampler::Proportional },
-        incarnation: 0,
-        first_priority: table.first_priority,
-        frame_bytes: table.frame_bytes as usize,
+/// What a shard shall hold. Whether the store accepts these options is for the store to say.
+pub fn store(store: v1::Store) -> Result<StoreSpec, Invalid> {
+    let actions = u16::try_from(store.actions).ok().filter(|&actions| actions > 0);
+    within("tables", store.tables.len(), 1, TABLES_MAX)?;
+    let options = StoreOptions {
+        bytes_max: usize::try_from(store.bytes_max).unwrap_or(usize::MAX),
+        stack: store.stack as usize,
+        frame_bytes: store.frame_bytes as usize,
+        tables: store.tables.into_iter().map(table).collect::<Result<_, _>>()?,
     };
-    let codec = table
-        .codec
-        .parse()
-        .map_err(|unknown: replay::codec::UnknownCodec| Invalid::Codec(unknown.to_string()))?;
-    let actions = actions.ok_or_else(|| Invalid::range("actions", table.actions, "1 to 65535"))?;
-    Ok(TableSpec { options, codec, actions })
+    let codec = store.codec.parse().map_err(|unknown: UnknownCodec| Invalid::Name(unknown.to_string()))?;
+    let actions = actions.ok_or_else(|| Invalid::range("actions", store.actions, "1 to 65535"))?;
+    Ok(StoreSpec { options, codec, actions })
 }
 
-/// [`table`] back.
-pub fn table_message(spec: &TableSpec) -> v1::Table {
-    let TableSpec { options, codec, actions } = spec;
-    v1::Table {
-        capacity: options.capacity as u64,
+fn table(table: v1::Table) -> Result<TableOptions, Invalid> {
+    let unknown = |unknown: UnknownName| Invalid::Name(unknown.to_string());
+    Ok(TableOptions {
+        name: table.name,
+        capacity: usize::try_from(table.capacity).unwrap_or(usize::MAX),
+        sampler: table.sampler.parse().map_err(unknown)?,
+        remover: table.remover.parse().map_err(unknown)?,
+        max_times_sampled: table.max_times_sampled,
+        priority_exponent: table.priority_exponent,
+        priority_constant: table.priority_constant,
+        first_priority: table.first_priority,
+    })
+}
+
+/// [`store`] back.
+pub fn store_message(spec: &StoreSpec) -> v1::Store {
+    let StoreSpec { options, codec, actions } = spec;
+    let table = |table: &TableOptions| v1::Table {
+        name: table.name.clone(),
+        capacity: table.capacity as u64,
+        sampler: table.sampler.name().into(),
+        remover: table.remover.name().into(),
+        max_times_sampled: table.max_times_sampled,
+        priority_exponent: table.priority_exponent,
+        priority_constant: table.priority_constant,
+        first_priority: table.first_priority,
+    };
+    v1::Store {
         bytes_max: options.bytes_max as u64,
         stack: options.stack as u32,
         frame_bytes: options.frame_bytes as u32,
         codec: codec.name().into(),
         actions: (*actions).into(),
-        uniform: options.sampler == Sampler::Uniform,
-        priority_exponent: options.priority_exponent,
-        priority_constant: options.priority_constant,
-        first_priority: options.first_priority,
+        tables: options.tables.iter().map(table).collect(),
     }
 }
 
-/// A chunk, with counts, ranges and checksums checked.
-pub fn chunk(chunk: v1::Chunk, actions: u16) -> Result<Chunk, Invalid> {
-    within("steps", chunk.steps.len(), 1, CHUNK_STEPS_MAX)?;
-    within("items", chunk.items.len(), 0, CHUNK_ITEMS_MAX)?;
-    let lane = lane(chunk.lane.ok_or(Invalid::Missing("lane"))?);
-    let numbers = chunk.first_step..;
-    let steps = numbers.zip(chunk.steps).map(|(number, new)| step(number, &new, actions));
-    let steps = steps.collect::<Result<_, _>>()?;
-    let items = chunk.items.into_iter().map(new_item).collect::<Result<_, _>>()?;
-    Ok(Chunk { lane, sequence: chunk.sequence, first_step: chunk.first_step, steps, items })
+/// What asks for the largest priority so far.
+const LARGEST: f64 = -1.0;
+
+/// A chunk, with counts, ranges and checksum checked.
+pub fn chunk(mut chunk: v1::Chunk, actions: u16) -> Result<Chunk, Invalid> {
+    let columns = chunk.steps.take().ok_or(Invalid::Missing("steps"))?;
+    let count = columns.flags.len();
+    within("steps", count, 1, CHUNK_STEPS_MAX)?;
+    within("items", chunk.item_firsts.len(), 0, CHUNK_ITEMS_MAX)?;
+    same("frame_bytes", chunk.frame_bytes.len(), count)?;
+    steps::check(&columns, count)?;
+    if crc32c::crc32c(&chunk.frames) != chunk.frames_crc32c {
+        return Err(Invalid::Checksum);
+    }
+    let step = |index: usize| {
+        let flags = columns.flags[index];
+        Ok(Step {
+            frame_bytes: chunk.frame_bytes[index],
+            key_frame: flags & steps::KEY_FRAME != 0,
+            starts_episode: flags & steps::STARTS_EPISODE != 0,
+            taken: steps::taken(&columns, index, actions)?,
+        })
+    };
+    Ok(Chunk {
+        lane: lane(chunk.lane.ok_or(Invalid::Missing("lane"))?),
+        sequence: chunk.sequence,
+        first_step: chunk.first_step,
+        steps: (0..count).map(step).collect::<Result<_, _>>()?,
+        items: items(&chunk)?,
+        frames: chunk.frames,
+    })
+}
+
+fn items(chunk: &v1::Chunk) -> Result<Vec<NewItem>, Invalid> {
+    let count = chunk.item_firsts.len();
+    same("item_lengths", chunk.item_lengths.len(), count)?;
+    same("item_priorities", chunk.item_priorities.len(), count)?;
+    if !chunk.item_tables.is_empty() {
+        same("item_tables", chunk.item_tables.len(), count)?;
+    }
+    let item = |index: usize| {
+        let given = chunk.item_priorities[index];
+        let length = chunk.item_lengths[index];
+        if length == 0 {
+            return Err(Invalid::range("length", length, "1 to 255"));
+        }
+        Ok(NewItem {
+            first: chunk.item_firsts[index],
+            length,
+            priority: match given {
+                LARGEST => InitialPriority::Largest,
+                given => InitialPriority::Of(priority(given)?),
+            },
+            table: chunk.item_tables.get(index).copied().unwrap_or(0),
+        })
+    };
+    (0..count).map(item).collect()
 }
 
 /// [`chunk`] back.
 pub fn chunk_message(chunk: Chunk) -> v1::Chunk {
-    let step = |step: Step| v1::Step {
-        frame_crc32c: crc32c::crc32c(&step.frame),
-        frame: Bytes::from(step.frame),
-        starts_episode: step.starts_episode,
-        taken: step.taken.map(taken_message),
+    let mut columns = v1::Steps::default();
+    let mut flags = BytesMut::with_capacity(chunk.steps.len());
+    for step in &chunk.steps {
+        let extra = steps::flag(step.key_frame, steps::KEY_FRAME)
+            | steps::flag(step.starts_episode, steps::STARTS_EPISODE);
+        flags.put_u8(steps::push(&mut columns, step.taken) | extra);
+    }
+    columns.flags = flags.freeze();
+    let priority = |item: &NewItem| match item.priority {
+        InitialPriority::Of(priority) => priority.get(),
+        InitialPriority::Largest => LARGEST,
     };
-    let item = |item: NewItem| v1::NewItem {
-        first: item.first,
-        length: item.length.into(),
-        priority: Some(match item.priority {
-            InitialPriority::Of(priority) => v1::new_item::Priority::Of(priority.get()),
-            InitialPriority::Largest => v1::new_item::Priority::Largest(true),
-        }),
-    };
+    let several = chunk.items.iter().any(|item| item.table > 0);
     v1::Chunk {
         lane: Some(lane_message(chunk.lane)),
         sequence: chunk.sequence,
         first_step: chunk.first_step,
-        steps: chunk.steps.into_iter().map(step).collect(),
-        items: chunk.items.into_iter().map(item).collect(),
+        steps: Some(columns),
+        frame_bytes: chunk.steps.iter().map(|step| step.frame_bytes).collect(),
+        frames_crc32c: crc32c::crc32c(&chunk.frames),
+        frames: chunk.frames,
+        item_firsts: chunk.items.iter().map(|item| item.first).collect(),
+        item_lengths: chunk.items.iter().map(|item| item.length).collect(),
+        item_priorities: chunk.items.iter().map(priority).collect(),
+        item_tables: chunk.items.iter().filter(|_| several).map(|item| item.table).collect(),
     }
-}
-
-fn step(number: u64, step: &v1::Step, actions: u16) -> Result<Step, Invalid> {
-    if crc32c::crc32c(&step.frame) != step.frame_crc32c {
-        return Err(Invalid::Checksum { step: number });
-    }
-    let taken = step.taken.map(|message| taken(message, actions)).transpose()?;
-    Ok(Step { frame: Box::from(&step.frame[..]), starts_episode: step.starts_episode, taken })
-}
-
-/// What was done at a step, by one of `actions` actions.
-pub fn taken(taken: v1::Taken, actions: u16) -> Result<Taken, Invalid> {
-    let action = u16::try_from(taken.action).ok().filter(|&action| action < actions);
-    Ok(Taken {
-        action: action.ok_or_else(|| Invalid::range("action", taken.action, format!("below {actions}")))?,
-        reward: finite("reward", taken.reward)?,
-        terminated: taken.terminated,
-        truncated: taken.truncated,
-        life_lost: taken.life_lost,
-        log_probability: finite("log_probability", taken.log_probability)?,
-        weights: version(taken.weights.ok_or(Invalid::Missing("weights"))?),
-    })
-}
-
-/// [`taken`] back.
-pub fn taken_message(taken: Taken) -> v1::Taken {
-    v1::Taken {
-        action: taken.action.into(),
-        reward: taken.reward,
-        terminated: taken.terminated,
-        truncated: taken.truncated,
-        life_lost: taken.life_lost,
-        log_probability: taken.log_probability,
-        weights: Some(version_message(taken.weights)),
-    }
-}
-
-fn new_item(item: v1::NewItem) -> Result<NewItem, Invalid> {
-    let length = u8::try_from(item.length).ok().filter(|&length| length > 0);
-    Ok(NewItem {
-        first: item.first,
-        length: length.ok_or_else(|| Invalid::range("length", item.length, "1 to 255"))?,
-        priority: match item.priority.ok_or(Invalid::Missing("priority"))? {
-            v1::new_item::Priority::Of(value) => InitialPriority::Of(priority(value)?),
-            v1::new_item::Priority::Largest(true) => InitialPriority::Largest,
-            v1::new_item::Priority::Largest(false) => {
-                return Err(Invalid::range("largest", false, "true, or of is given"));
-            }
-        },
-    })
 }
 
 /// A priority: finite, and not negative.
@@ -225,97 +247,77 @@ pub fn key_message(key: ItemKey) -> v1::ItemKey {
     v1::ItemKey { shard_incarnation: key.incarnation, slot: key.slot, generation: key.generation }
 }
 
-/// New priorities: all of them, or the first thing wrong.
-pub fn updates(updates: Vec<v1::PriorityUpdate>) -> Result<Vec<(ItemKey, Priority)>, Invalid> {
-    let update = |update: v1::PriorityUpdate| {
-        Ok((key(update.key.ok_or(Invalid::Missing("key"))?), priority(update.priority)?))
+/// What a learner says of items: their new priorities, which of them go, and the largest priority of all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Updates {
+    /// Index of the table.
+    pub table: usize,
+    /// New priorities.
+    pub priorities: Vec<(ItemKey, Priority)>,
+    /// Items that nobody can decode.
+    pub removed: Vec<ItemKey>,
+    /// The largest priority of all shards; 0 if it is not known.
+    pub largest: f64,
+}
+
+/// All of the updates, or the first thing wrong.
+pub fn updates(updates: &v1::Updates) -> Result<Updates, Invalid> {
+    let count = updates.priorities.len();
+    within("priorities", count, 0, UPDATES_MAX)?;
+    within("removed_slots", updates.removed_slots.len(), 0, UPDATES_MAX)?;
+    let keys = |slots: &[u32], generations: &[u64]| {
+        same("generations", generations.len(), slots.len())?;
+        let key = |(&slot, &generation)| ItemKey { incarnation: updates.shard_incarnation, slot, generation };
+        Ok::<Vec<ItemKey>, Invalid>(slots.iter().zip(generations).map(key).collect())
     };
-    updates.into_iter().map(update).collect()
-}
-
-/// [`updates`] back.
-pub fn updates_message(updates: &[(ItemKey, Priority)]) -> Vec<v1::PriorityUpdate> {
-    let message = |&(key, priority): &(ItemKey, Priority)| v1::PriorityUpdate {
-        key: Some(key_message(key)),
-        priority: priority.get(),
-    };
-    updates.iter().map(message).collect()
-}
-
-/// Totals.
-pub fn counters_message(counters: Counters) -> v1::Counters {
-    v1::Counters {
-        chunks: counters.chunks,
-        duplicate_chunks: counters.duplicate_chunks,
-        lost_chunks: counters.lost_chunks,
-        steps: counters.steps,
-        actions: counters.actions,
-        inserts: counters.inserts,
-        items_without_frames: counters.items_without_frames,
-        evicted: counters.evicted,
-        reclaimed_items: counters.reclaimed_items,
-        samples: counters.samples,
-        updates: counters.updates,
-        stale_updates: counters.stale_updates,
-        removed_items: counters.removed_items,
-    }
-}
-
-/// A transition that a shard drew, its frames still packed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sampled {
-    /// Its name.
-    pub key: ItemKey,
-    /// The exact probability of one draw from its shard.
-    pub probability: f64,
-    /// As it was last given.
-    pub priority: Priority,
-    /// How often it was drawn, this time included.
-    pub times_sampled: u32,
-    /// Items inserted after it.
-    pub age_inserts: u64,
-    /// Where it came from.
-    pub lane: LaneKey,
-    /// Number in its lane of its first step.
-    pub first_step: u64,
-    /// What was done.
-    pub steps: Vec<Taken>,
-    /// Distinct frames, oldest first: at least one before each step's successor.
-    pub frames: Vec<Bytes>,
-}
-
-/// A drawn transition, checked: as many frames as `stack` and its steps can need, by one of `actions` actions.
-pub fn sampled(item: v1::Item, stack: usize, actions: u16) -> Result<Sampled, Invalid> {
-    within("steps of an item", item.steps.len(), 1, usize::from(u8::MAX))?;
-    within("frames of an item", item.frames.len(), item.steps.len() + 1, item.steps.len() + stack)?;
-    let probability = Some(item.probability).filter(|&p| p > 0.0 && p <= 1.0 + 1e-9);
-    Ok(Sampled {
-        key: key(item.key.ok_or(Invalid::Missing("key"))?),
-        probability: probability
-            .ok_or_else(|| Invalid::range("probability", item.probability, "above 0, up to 1"))?,
-        priority: priority(item.priority)?,
-        times_sampled: item.times_sampled,
-        age_inserts: item.age_inserts,
-        lane: lane(item.lane.ok_or(Invalid::Missing("lane"))?),
-        first_step: item.first_step,
-        steps: item.steps.into_iter().map(|step| taken(step, actions)).collect::<Result<_, _>>()?,
-        frames: item.frames,
+    same("slots", updates.slots.len(), count)?;
+    let changed = keys(&updates.slots, &updates.generations)?;
+    let given = updates.priorities.iter().map(|&value| priority(value));
+    let priorities = changed.into_iter().zip(given).map(|(key, priority)| Ok((key, priority?)));
+    Ok(Updates {
+        table: updates.table as usize,
+        priorities: priorities.collect::<Result<_, Invalid>>()?,
+        removed: keys(&updates.removed_slots, &updates.removed_generations)?,
+        largest: priority(updates.largest_priority)?.get(),
     })
 }
 
-fn within(what: &'static str, count: usize, least: usize, most: usize) -> Result<(), Invalid> {
+/// [`updates`] back, for one incarnation of the shard; items of another are long gone.
+pub fn updates_message(updates: &Updates, shard_incarnation: u32) -> v1::Updates {
+    let own = |key: &&ItemKey| key.incarnation == shard_incarnation;
+    let changed = || updates.priorities.iter().filter(|(key, _)| key.incarnation == shard_incarnation);
+    v1::Updates {
+        table: updates.table as u32,
+        shard_incarnation,
+        slots: changed().map(|(key, _)| key.slot).collect(),
+        generations: changed().map(|(key, _)| key.generation).collect(),
+        priorities: changed().map(|(_, priority)| priority.get()).collect(),
+        largest_priority: updates.largest,
+        removed_slots: updates.removed.iter().filter(own).map(|key| key.slot).collect(),
+        removed_generations: updates.removed.iter().filter(own).map(|key| key.generation).collect(),
+    }
+}
+
+pub(crate) fn same(what: &'static str, got: usize, expected: usize) -> Result<(), Invalid> {
+    if got == expected { Ok(()) } else { Err(Invalid::Columns { what, got, expected }) }
+}
+
+pub(crate) fn within(what: &'static str, count: usize, least: usize, most: usize) -> Result<(), Invalid> {
     if (least..=most).contains(&count) {
         return Ok(());
     }
     Err(Invalid::range(what, count, format!("{least} to {most}")))
 }
 
-fn finite(what: &'static str, number: f32) -> Result<f32, Invalid> {
+pub(crate) fn finite(what: &'static str, number: f32) -> Result<f32, Invalid> {
     if number.is_finite() { Ok(number) } else { Err(Invalid::range(what, number, "finite")) }
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use replay::{Remover, Sampler, Taken};
+
     use super::*;
 
     fn example() -> Chunk {
@@ -329,16 +331,17 @@ mod tests {
             log_probability: -0.25,
             weights,
         };
-        let step = |taken, starts_episode| Step { frame: Box::from([1u8, 2, 3]), starts_episode, taken };
-        let item = |first, priority| NewItem { first, length: 1, priority };
+        let step = |taken, starts| Step { frame_bytes: 3, key_frame: starts, starts_episode: starts, taken };
+        let item = |first, priority, table| NewItem { first, length: 1, priority, table };
         Chunk {
             lane: LaneKey { actor: 1, incarnation: 7, lane: 2 },
             sequence: 5,
             first_step: 40,
             steps: vec![step(Some(taken), true), step(None, false)],
+            frames: Bytes::from_static(&[1, 2, 3, 4, 5, 6]),
             items: vec![
-                item(40, InitialPriority::Of(priority(0.5).unwrap())),
-                item(40, InitialPriority::Largest),
+                item(40, InitialPriority::Of(priority(0.5).unwrap()), 0),
+                item(40, InitialPriority::Largest, 1),
             ],
         }
     }
@@ -356,52 +359,65 @@ mod tests {
             chunk(message, 4).unwrap_err().to_string()
         };
         assert_eq!(refused(|chunk| chunk.lane = None), "lane is missing");
-        assert_eq!(refused(|chunk| chunk.steps.clear()), "steps is 0, must be 1 to 1024");
-        assert_eq!(
-            refused(|chunk| chunk.steps[1].frame_crc32c ^= 1),
-            "frame of step 41 is damaged: its checksum differs"
-        );
-        assert_eq!(
-            refused(|chunk| chunk.steps[0].taken.as_mut().unwrap().action = 4),
-            "action is 4, must be below 4"
-        );
-        assert_eq!(
-            refused(|chunk| chunk.steps[0].taken.as_mut().unwrap().reward = f32::NAN),
-            "reward is NaN, must be finite"
-        );
-        assert_eq!(refused(|chunk| chunk.items[0].length = 0), "length is 0, must be 1 to 255");
-        assert_eq!(refused(|chunk| chunk.items[0].priority = None), "priority is missing");
-        let negative = Some(v1::new_item::Priority::Of(-1.0));
-        let mut message = chunk_message(example());
-        message.items[0].priority = negative;
-        assert_eq!(
-            chunk(message, 4).unwrap_err().to_string(),
-            "priority is -1, must be finite and at least 0"
-        );
-        assert!(refused(|chunk| chunk.items = vec![v1::NewItem::default(); 1025]).contains("1025"));
+        assert_eq!(refused(|chunk| chunk.steps = None), "steps is missing");
+        let none = |chunk: &mut v1::Chunk| chunk.steps = Some(v1::Steps::default());
+        assert_eq!(refused(none), "steps is 0, must be 1 to 1024");
+        assert_eq!(refused(|chunk| chunk.frames_crc32c ^= 1), "frames are damaged: their checksum differs");
+        let short = |chunk: &mut v1::Chunk| chunk.steps.as_mut().unwrap().rewards.truncate(1);
+        assert_eq!(refused(short), "rewards has 1 entries, the columns beside it 2");
+        let action = |chunk: &mut v1::Chunk| chunk.steps.as_mut().unwrap().actions[0] = 4;
+        assert_eq!(refused(action), "action is 4, must be below 4");
+        let reward = |chunk: &mut v1::Chunk| chunk.steps.as_mut().unwrap().rewards[0] = f32::NAN;
+        assert_eq!(refused(reward), "reward is NaN, must be finite");
+        let length = |chunk: &mut v1::Chunk| chunk.item_lengths = Bytes::from_static(&[0, 1]);
+        assert_eq!(refused(length), "length is 0, must be 1 to 255");
+        let negative = |chunk: &mut v1::Chunk| chunk.item_priorities[0] = -2.0;
+        assert_eq!(refused(negative), "priority is -2, must be finite and at least 0");
+        assert!(refused(|chunk| chunk.item_firsts = vec![0; 1025]).contains("1025"));
+        let tables = |chunk: &mut v1::Chunk| chunk.item_tables = Bytes::from_static(&[0]);
+        assert_eq!(refused(tables), "item_tables has 1 entries, the columns beside it 2");
     }
 
     #[test]
-    fn a_table_comes_back_as_it_went() {
-        let spec = TableSpec {
-            options: TableOptions {
-                capacity: 1000,
-                bytes_max: 1 << 20,
-                stack: 4,
-                priority_exponent: 0.6,
-                priority_constant: 0.01,
-                sampler: Sampler::Proportional,
-                incarnation: 0,
-                first_priority: 1.0,
-                frame_bytes: 7056,
-            },
-            codec: Codec::Zstd,
-            actions: 18,
+    fn a_store_comes_back_as_it_went() {
+        let table = TableOptions {
+            name: "main".into(),
+            capacity: 1000,
+            sampler: Sampler::Proportional,
+            remover: Remover::LowestPriority,
+            max_times_sampled: 3,
+            priority_exponent: 0.6,
+            priority_constant: 0.01,
+            first_priority: 1.0,
         };
-        assert_eq!(table(&table_message(&spec)), Ok(spec.clone()));
-        let unknown = v1::Table { codec: "gzip".into(), ..table_message(&spec) };
-        assert!(table(&unknown).unwrap_err().to_string().contains("zstd"));
-        let none = v1::Table { actions: 0, ..table_message(&spec) };
-        assert_eq!(table(&none).unwrap_err().to_string(), "actions is 0, must be 1 to 65535");
+        let options = StoreOptions { bytes_max: 1 << 20, stack: 4, frame_bytes: 7056, tables: vec![table] };
+        let spec = StoreSpec { options, codec: Codec::Zstd, actions: 18 };
+        assert_eq!(store(store_message(&spec)), Ok(spec.clone()));
+        let unknown = v1::Store { codec: "gzip".into(), ..store_message(&spec) };
+        assert!(store(unknown).unwrap_err().to_string().contains("zstd"));
+        let none = v1::Store { actions: 0, ..store_message(&spec) };
+        assert_eq!(store(none).unwrap_err().to_string(), "actions is 0, must be 1 to 65535");
+        let many = v1::Store { tables: vec![v1::Table::default(); 5], ..store_message(&spec) };
+        assert_eq!(store(many).unwrap_err().to_string(), "tables is 5, must be 1 to 4");
+    }
+
+    #[test]
+    fn updates_come_back_as_they_went_but_for_those_of_a_former_life() {
+        let key = |incarnation, slot| ItemKey { incarnation, slot, generation: 70 + u64::from(slot) };
+        let given = |value| priority(value).unwrap();
+        let sent = Updates {
+            table: 1,
+            priorities: vec![(key(3, 0), given(0.5)), (key(2, 1), given(1.5)), (key(3, 2), given(2.5))],
+            removed: vec![key(2, 4), key(3, 5)],
+            largest: 9.0,
+        };
+        let got = updates(&updates_message(&sent, 3)).unwrap();
+        assert_eq!(got.priorities, [(key(3, 0), given(0.5)), (key(3, 2), given(2.5))]);
+        assert_eq!((got.table, got.removed, got.largest), (1, vec![key(3, 5)], 9.0));
+        let mut bad = updates_message(&sent, 3);
+        bad.priorities[1] = f64::INFINITY;
+        assert!(updates(&bad).is_err());
+        bad.priorities.pop();
+        assert_eq!(updates(&bad).unwrap_err().to_string(), "slots has 2 entries, the columns beside it 1");
     }
 }

@@ -4,11 +4,15 @@
 //! sees a message.
 #![forbid(unsafe_code)]
 
+pub mod batch;
 pub mod convert;
 pub mod limits;
 pub mod play;
 
-pub use convert::{Invalid, Sampled, TableSpec};
+mod steps;
+
+pub use batch::{Batch, BatchBuilder, BatchItem};
+pub use convert::{Invalid, StoreSpec, Updates};
 pub use play::{Episode, Order, Player, Report, Weights};
 
 /// The generated types.
@@ -19,7 +23,7 @@ pub mod v1 {
 }
 
 /// The protocol that this build speaks.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// All messages and services, for reflection.
 pub const DESCRIPTOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/quiver.bin"));

@@ -1,13 +1,13 @@
 //! Counts what a message holds before memory is taken for it.
 //!
-//! An empty step takes two bytes on the wire and a hundred in memory, so a message within its size could still make
-//! the process take fifty times as much, before anyone can look at it. A walk over the fields, without decoding them,
-//! costs next to nothing (a frame is one step of it) and says how many elements there will be.
+//! A number takes one byte on the wire and up to eight in memory, so a message within its size could still make the
+//! process take eight times as much, before anyone can look at it. A walk over the fields, without decoding them, costs
+//! next to nothing (all frames are one step of it) and says how much there is beside frames, which may be large.
 
 use std::marker::PhantomData;
 
 use bytes::Buf;
-use proto::limits::{CHUNK_ITEMS_MAX, CHUNK_STEPS_MAX, UPDATES_MAX};
+use proto::limits::{CHUNK_ITEMS_MAX, CHUNK_STEPS_MAX};
 use proto::{Invalid, v1};
 use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
@@ -22,42 +22,64 @@ pub(crate) trait Counted {
     fn count(message: &[u8]) -> Result<(), Refusal>;
 }
 
+/// The columns of a chunk together: a step takes 29 bytes at most in them, an item 20.
+const COLUMNS_BYTES_MAX: usize = 34 * CHUNK_STEPS_MAX + 20 * CHUNK_ITEMS_MAX + 1024;
+
 impl Counted for v1::InsertRequest {
     fn count(message: &[u8]) -> Result<(), Refusal> {
         const CHUNK: u64 = 2;
-        const STEPS: u64 = 4;
-        const ITEMS: u64 = 5;
+        const FRAMES: u64 = 6;
         // A chunk that comes in parts is put together, so all parts count.
-        let (mut steps, mut items) = (0, 0);
+        let mut columns = 0;
         for field in Fields(message) {
             let (CHUNK, Some(chunk)) = field? else { continue };
+            columns += chunk.len();
             for field in Fields(chunk) {
-                let (number, _) = field?;
-                steps += usize::from(number == STEPS);
-                items += usize::from(number == ITEMS);
+                if let (FRAMES, Some(frames)) = field? {
+                    columns -= frames.len();
+                }
             }
         }
-        at_most("steps", steps, CHUNK_STEPS_MAX)?;
-        at_most("items", items, CHUNK_ITEMS_MAX)
+        at_most("bytes beside frames", columns, COLUMNS_BYTES_MAX)
     }
 }
 
+/// A number takes a byte on the wire and eight in memory at worst, which the size of the message bounds well enough.
 impl Counted for v1::UpdatePrioritiesRequest {
-    fn count(message: &[u8]) -> Result<(), Refusal> {
-        const UPDATES: u64 = 3;
-        const REMOVE: u64 = 4;
-        let (mut updates, mut remove) = (0, 0);
-        for field in Fields(message) {
-            let (number, _) = field?;
-            updates += usize::from(number == UPDATES);
-            remove += usize::from(number == REMOVE);
-        }
-        at_most("updates", updates, UPDATES_MAX)?;
-        at_most("remove", remove, UPDATES_MAX)
+    fn count(_: &[u8]) -> Result<(), Refusal> {
+        Ok(())
     }
 }
 
-/// Points are as large in memory as on the wire.
+/// No lists.
+impl Counted for v1::ConfigureRequest {
+    fn count(_: &[u8]) -> Result<(), Refusal> {
+        Ok(())
+    }
+}
+
+/// No lists.
+impl Counted for v1::InspectRequest {
+    fn count(_: &[u8]) -> Result<(), Refusal> {
+        Ok(())
+    }
+}
+
+/// No lists.
+impl Counted for v1::LookRequest {
+    fn count(_: &[u8]) -> Result<(), Refusal> {
+        Ok(())
+    }
+}
+
+/// No lists.
+impl Counted for v1::SnapshotRequest {
+    fn count(_: &[u8]) -> Result<(), Refusal> {
+        Ok(())
+    }
+}
+
+/// Points are as large in memory as on the wire, and updates are few bytes.
 impl Counted for v1::SampleRequest {
     fn count(_: &[u8]) -> Result<(), Refusal> {
         Ok(())
@@ -218,30 +240,30 @@ mod tests {
     }
 
     #[test]
-    fn empty_steps_are_counted_over_all_parts_of_a_chunk() {
-        let steps = |count: usize| field(2, &field(4, &[]).repeat(count));
+    fn columns_are_counted_over_all_parts_of_a_chunk() {
+        let part = |bytes: usize| field(2, &field(8, &vec![1; bytes]));
         let count = |message: &[u8]| v1::InsertRequest::count(message);
-        assert_eq!(count(&steps(1024)), Ok(()));
-        let refused = count(&[steps(1024), steps(1)].concat()).unwrap_err();
-        assert_eq!(refused.to_string(), "steps is 1025, must be at most 1024");
-        assert!(count(&field(2, &field(5, &[]).repeat(2000))).is_err());
+        assert_eq!(count(&part(30_000)), Ok(()));
+        let refused = count(&[part(30_000), part(30_000)].concat()).unwrap_err();
+        assert!(refused.to_string().starts_with("bytes beside frames is 60"), "{refused}");
+        // One by one, with a tag for each.
+        assert!(count(&field(2, &[0x40, 1].repeat(40_000))).is_err());
     }
 
     #[test]
-    fn what_lies_inside_of_a_frame_or_beside_a_list_does_not_count() {
-        let frame = field(1, &field(4, &[]).repeat(5000));
-        assert_eq!(v1::InsertRequest::count(&field(2, &field(4, &frame))), Ok(()));
-        // A varint, eight bytes, four bytes, then an update.
+    fn what_lies_inside_of_frames_does_not_count() {
+        let frames = field(6, &field(8, &[0; 100]).repeat(5000));
+        assert_eq!(v1::InsertRequest::count(&field(2, &frames)), Ok(()));
+        // A varint, eight bytes, four bytes, then a list.
         let others = [0x10, 0xff, 0x01, 0x29, 0, 0, 0, 0, 0, 0, 0, 0, 0x35, 0, 0, 0, 0];
         let message = [&others[..], &field(3, &[])].concat();
-        assert_eq!(v1::UpdatePrioritiesRequest::count(&message), Ok(()));
         assert_eq!(Fields(&message).count(), 4);
     }
 
     #[test]
     fn what_is_no_field_is_refused() {
         let check = |message: &[u8]| {
-            assert_eq!(v1::UpdatePrioritiesRequest::count(message), Err(Refusal::Malformed), "{message:?}");
+            assert_eq!(v1::InsertRequest::count(message), Err(Refusal::Malformed), "{message:?}");
         };
         // Behind a group one could hide anything.
         check(&[0x0b, 0x0c]);

@@ -1,12 +1,13 @@
 //! Messages to what the shard understands and back, beyond what [`proto::convert`] does for everyone.
 
-use proto::convert::{counters_message, key_message, lane_message, priority, taken_message};
-use proto::limits::{POINTS_MAX, UPDATES_MAX, WAIT_MILLISECONDS_MAX};
-use proto::{Invalid, PROTOCOL, Sampled, v1};
+use proto::limits::{POINTS_MAX, WAIT_MILLISECONDS_MAX};
+use proto::{Invalid, PROTOCOL, v1};
 use replay::codec::UnknownCodec;
+use replay::store::Recovered;
+use replay::store::look::Histogram;
 
 use crate::refusal::Refusal;
-use crate::shard::{Allowance, Identity, Learner, Standing, Verdicts, Writer};
+use crate::shard::{Allowance, Change, Learner, Standing, TableStanding, Writer};
 
 /// Bytes of a run's name. Ours have some thirty.
 const RUN_BYTES_MAX: usize = 256;
@@ -31,7 +32,7 @@ pub(crate) fn learner(caller: Option<v1::Caller>, incarnation: u32) -> Result<Le
 }
 
 pub(crate) fn writer(hello: v1::InsertHello) -> Result<Writer, Refusal> {
-    let codec = hello.codec.parse().map_err(|unknown: UnknownCodec| Invalid::Codec(unknown.to_string()))?;
+    let codec = hello.codec.parse().map_err(|unknown: UnknownCodec| Invalid::Name(unknown.to_string()))?;
     Ok(Writer {
         run: run(hello.caller)?,
         actor: hello.actor,
@@ -54,24 +55,12 @@ pub(crate) fn points(points: &[f64]) -> Result<(), Refusal> {
 }
 
 pub(crate) fn allowance(allowance: v1::Allowance) -> Allowance {
-    Allowance { shard_incarnation: allowance.shard_incarnation, inserts: allowance.inserts }
+    Allowance { incarnation: allowance.shard_incarnation, inserts: allowance.inserts }
 }
 
-pub(crate) fn verdicts(
-    updates: Vec<v1::PriorityUpdate>,
-    remove: Vec<v1::ItemKey>,
-    largest_priority: f64,
-) -> Result<Verdicts, Refusal> {
-    for (what, count) in [("updates", updates.len()), ("remove", remove.len())] {
-        if count > UPDATES_MAX {
-            return Err(Invalid::range(what, count, format!("at most {UPDATES_MAX}")).into());
-        }
-    }
-    Ok(Verdicts {
-        updates: proto::convert::updates(updates)?,
-        remove: remove.into_iter().map(proto::convert::key).collect(),
-        largest_priority: priority(largest_priority)?,
-    })
+pub(crate) fn change(request: v1::ConfigureRequest) -> Change {
+    let capacity = request.capacity.map(|capacity| usize::try_from(capacity).unwrap_or(usize::MAX));
+    Change { table: request.table, capacity, priority_exponent: request.priority_exponent }
 }
 
 pub(crate) fn wait_milliseconds(wait: u32) -> Result<u32, Refusal> {
@@ -82,30 +71,52 @@ pub(crate) fn wait_milliseconds(wait: u32) -> Result<u32, Refusal> {
     Ok(wait)
 }
 
-pub(crate) fn item_message(item: Sampled) -> v1::Item {
-    v1::Item {
-        key: Some(key_message(item.key)),
-        probability: item.probability,
-        priority: item.priority.get(),
-        times_sampled: item.times_sampled,
-        age_inserts: item.age_inserts,
-        lane: Some(lane_message(item.lane)),
-        first_step: item.first_step,
-        steps: item.steps.into_iter().map(taken_message).collect(),
-        frames: item.frames,
+pub(crate) fn shard_message(id: &str, standing: &Standing, writers_waiting: u32) -> v1::Shard {
+    let Standing { counters, .. } = standing;
+    let table = |table: &TableStanding| v1::TableStanding {
+        items: table.items,
+        mass: table.mass,
+        largest_priority: table.largest_priority,
+        inserts: table.counters.inserts,
+        evicted: table.counters.evicted,
+        reclaimed_items: table.counters.reclaimed_items,
+        samples: table.counters.samples,
+        used_up: table.counters.used_up,
+        updates: table.counters.updates,
+        stale_updates: table.counters.stale_updates,
+        removed_items: table.counters.removed_items,
+    };
+    v1::Shard {
+        id: id.to_owned(),
+        incarnation: standing.incarnation,
+        bytes_used: standing.bytes_used,
+        inserts_allowed: standing.inserts_allowed,
+        writers_waiting,
+        counters: Some(v1::Counters {
+            chunks: counters.chunks,
+            duplicate_chunks: counters.duplicate_chunks,
+            lost_chunks: counters.lost_chunks,
+            steps: counters.steps,
+            actions: counters.actions,
+            inserts: standing.inserts(),
+            items_without_frames: counters.items_without_frames,
+        }),
+        tables: standing.tables.iter().map(table).collect(),
     }
 }
 
-pub(crate) fn shard_message(identity: &Identity, standing: &Standing, writers_waiting: u32) -> v1::Shard {
-    v1::Shard {
-        id: identity.id.clone(),
-        incarnation: identity.incarnation,
-        items: standing.items,
-        mass: standing.mass,
-        largest_priority: standing.largest_priority,
-        frame_bytes_used: standing.frame_bytes_used,
-        inserts_allowed: standing.inserts_allowed,
-        writers_waiting,
-        counters: Some(counters_message(standing.counters)),
+pub(crate) fn histogram_message(histogram: Histogram) -> v1::Histogram {
+    v1::Histogram { bounds: histogram.bounds, counts: histogram.counts }
+}
+
+pub(crate) fn recovered_message(recovered: Recovered) -> v1::Recovered {
+    v1::Recovered {
+        chunks: recovered.chunks,
+        items: recovered.items,
+        damaged_chunks: recovered.damaged_chunks,
+        damaged_priorities: recovered.damaged_priorities,
+        damaged_lanes: recovered.damaged_lanes,
+        lost_items: recovered.lost_items,
+        damaged_state: recovered.damaged_state,
     }
 }

@@ -7,11 +7,12 @@
 //!                              ▲─── phase, inserts, turn ────────┘
 //! ```
 //!
-//! Reading order: [`shard`] for what is decided, [`worker`] for who decides it, [`service`] for the wire, `writers` for
+//! Reading order: [`shard`] for what is decided, [`home`] for where it lives, [`worker`] for who decides it, [`service`] for the wire, `writers` for
 //! the one thing that waits. `convert` holds every rejection of a message, [`Refusal`] every status.
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod home;
 pub mod shard;
 
 pub mod metrics;

@@ -28,8 +28,8 @@ fn main() -> anyhow::Result<()> {
 async fn serve(args: &Args, config: &Config) -> anyhow::Result<()> {
     let (registry, health) = (Registry::new(), Health::new());
     let server = Server::bind(config, &registry).await?;
-    info!(id = config.identity.id, incarnation = config.identity.incarnation, address = %server.address(), "shard starts");
-    let name = format!("shard {}", config.identity.id);
+    info!(id = server.id(), address = %server.address(), "shard starts");
+    let name = format!("shard {}", server.id());
     telemetry::serve(&args.telemetry, &name, registry, health.clone()).await?;
     server.run(&health, telemetry::terminated()).await
 }

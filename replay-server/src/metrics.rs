@@ -7,6 +7,8 @@ use prometheus::core::Collector;
 use prometheus::{
     Counter, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
 };
+use replay::TableCounters;
+use replay::store::Recovered;
 use tokio::time::Instant;
 
 use crate::refusal::{Reason, Refusal};
@@ -25,7 +27,8 @@ pub struct Metrics {
     items: IntGauge,
     capacity: IntGauge,
     mass: Gauge,
-    frame_bytes_used: IntGauge,
+    bytes_used: IntGauge,
+    bytes_max: IntGauge,
     inserts: IntCounter,
     inserts_allowed: IntGauge,
     agent_steps: IntCounter,
@@ -39,6 +42,7 @@ pub struct Metrics {
     items_removed: IntCounter,
     evictions_capacity: IntCounter,
     evictions_bytes: IntCounter,
+    evictions_used_up: IntCounter,
     items_without_frames: IntCounter,
     pub(crate) writers_connected: IntGauge,
     pub(crate) writers_waiting: IntGauge,
@@ -46,6 +50,10 @@ pub struct Metrics {
     pub(crate) sample_seconds: Histogram,
     pub(crate) insert_seconds: Histogram,
     pub(crate) mailbox_depth: IntGauge,
+    pub(crate) grants_waiting: IntGauge,
+    pub(crate) syncs: IntCounter,
+    pub(crate) sync_seconds: Histogram,
+    damaged: IntCounterVec,
     refused: IntCounterVec,
     pub(crate) refusals_logged: Seldom,
     pub(crate) waits_logged: Seldom,
@@ -65,6 +73,11 @@ impl Metrics {
             make.counters("replay_evictions_total", "Items that made room, by what for", "cause")?;
         let refused =
             make.counters("replay_requests_refused_total", "Calls and streams refused, by why", "reason")?;
+        let damaged =
+            make.counters("replay_damaged_total", "Records found damaged at the start, by kind", "kind")?;
+        for kind in ["chunk", "priority", "lane", "item", "state"] {
+            damaged.with_label_values(&[kind]);
+        }
         for reason in Reason::ALL {
             refused.with_label_values(&[reason.name()]);
         }
@@ -76,7 +89,8 @@ impl Metrics {
             capacity: make.gauge("replay_capacity", "Transitions that there can be")?,
             mass: make
                 .add(Gauge::new("replay_mass", "Sum of all weights, or number of items if uniform")?)?,
-            frame_bytes_used: make.gauge("replay_frame_bytes_used", "Bytes of packed frames stored")?,
+            bytes_used: make.gauge("replay_bytes_used", "Bytes of the ring that hold chunks")?,
+            bytes_max: make.gauge("replay_bytes_max", "Bytes of the ring")?,
             inserts: make.counter("replay_inserts_total", "Transitions stored")?,
             inserts_allowed: make
                 .gauge("replay_inserts_allowed", "Inserts that the learner has granted in total")?,
@@ -91,6 +105,7 @@ impl Metrics {
             items_removed: update("removed"),
             evictions_capacity: eviction("capacity"),
             evictions_bytes: eviction("bytes"),
+            evictions_used_up: eviction("used-up"),
             items_without_frames: make.counter(
                 "replay_items_without_frames_total",
                 "Items dropped because frames they need were gone",
@@ -105,6 +120,11 @@ impl Metrics {
             sample_seconds: make
                 .seconds("replay_sample_seconds", "Time to draw what one request asks for")?,
             insert_seconds: make.seconds("replay_insert_seconds", "Time to store one chunk")?,
+            grants_waiting: make.gauge("replay_grants_waiting", "Learners that wait here for inserts")?,
+            syncs: make.counter("replay_syncs_total", "Times that everything was written to the disk")?,
+            sync_seconds: make
+                .seconds("replay_sync_seconds", "Time to write what has changed to the disk")?,
+            damaged,
             mailbox_depth: make.gauge("replay_mailbox_depth", "Requests that wait for the shard's thread")?,
             refused,
             refusals_logged: Seldom::default(),
@@ -114,28 +134,51 @@ impl Metrics {
 
     /// Takes over where the shard stands. Only the shard's thread calls this, once for each job.
     pub(crate) fn observe(&self, standing: &Standing) {
+        let mut tables = TableCounters::default();
+        standing.tables.iter().for_each(|table| tables += table.counters);
         let counters = &standing.counters;
-        self.items.set(standing.items as i64);
-        self.capacity.set(standing.capacity as i64);
-        self.mass.set(standing.mass);
-        self.frame_bytes_used.set(standing.frame_bytes_used as i64);
+        self.items.set(standing.tables.iter().map(|table| table.items as i64).sum());
+        self.capacity.set(standing.tables.iter().map(|table| table.capacity as i64).sum());
+        self.mass.set(standing.tables.iter().map(|table| table.mass).sum());
+        self.bytes_used.set(standing.bytes_used as i64);
+        self.bytes_max.set(standing.bytes_max as i64);
         self.inserts_allowed.set(i64::try_from(standing.inserts_allowed).unwrap_or(i64::MAX));
         for (counter, total) in [
-            (&self.inserts, counters.inserts),
+            (&self.inserts, tables.inserts),
             (&self.agent_steps, counters.actions),
-            (&self.samples, counters.samples),
+            (&self.samples, tables.samples),
             (&self.chunks_stored, counters.chunks),
             (&self.chunks_duplicate, counters.duplicate_chunks),
             (&self.chunks_lost, counters.lost_chunks),
-            (&self.updates_applied, counters.updates),
-            (&self.updates_stale, counters.stale_updates),
-            (&self.items_removed, counters.removed_items),
-            (&self.evictions_capacity, counters.evicted),
-            (&self.evictions_bytes, counters.reclaimed_items),
+            (&self.updates_applied, tables.updates),
+            (&self.updates_stale, tables.stale_updates),
+            (&self.items_removed, tables.removed_items),
+            (&self.evictions_capacity, tables.evicted),
+            (&self.evictions_bytes, tables.reclaimed_items),
+            (&self.evictions_used_up, tables.used_up),
             (&self.items_without_frames, counters.items_without_frames),
         ] {
-            // The table's totals only grow, and nobody else counts here.
+            // The totals only grow, and nobody else counts here. A store that was found begins where it stood.
             counter.inc_by(total.saturating_sub(counter.get()));
+        }
+    }
+
+    /// Counts a visit to the disk.
+    pub(crate) fn synced(&self, time: Duration) {
+        self.syncs.inc();
+        self.sync_seconds.observe(time.as_secs_f64());
+    }
+
+    /// Counts what a former life left damaged.
+    pub(crate) fn recovered(&self, recovered: &Recovered) {
+        for (kind, count) in [
+            ("chunk", recovered.damaged_chunks),
+            ("priority", recovered.damaged_priorities),
+            ("lane", recovered.damaged_lanes),
+            ("item", recovered.lost_items),
+            ("state", recovered.damaged_state.into()),
+        ] {
+            self.damaged.with_label_values(&[kind]).inc_by(count);
         }
     }
 

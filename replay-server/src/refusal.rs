@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use proto::{Invalid, PROTOCOL};
-use replay::{InsertError, OptionsError};
+use replay::store::HomeError;
+use replay::store::directory::DirectoryError;
+use replay::{InsertError, LoadError, OptionsError};
 use tonic::{Code, Status};
 
 /// Why a caller gets no for an answer.
@@ -30,8 +32,10 @@ pub enum Refusal {
         /// The newest known.
         newest: u32,
     },
-    /// A shard keeps its table for its life.
-    #[error("this shard's table has {what} {ours}, not {theirs}: start the shard anew to change it")]
+    /// A shard keeps its sizes and samplers for its life.
+    #[error(
+        "this shard holds {what} {ours}, not {theirs}: set it back, or give the shard an empty data directory"
+    )]
     OtherTable {
         /// The first field that differs.
         what: &'static str,
@@ -100,6 +104,40 @@ pub enum Refusal {
         /// The bound.
         most: usize,
     },
+    /// Nothing was said yet of what it holds.
+    #[error("no learner has said yet what this shard holds: start one with its address")]
+    Untold,
+    /// A table that there is not.
+    #[error("this shard has no table {0}: `quiver inspect` lists them")]
+    NoSuchTable(String),
+    /// An item that there is not, or no longer.
+    #[error("no such item: it was evicted, or never was; `quiver inspect --top 10` lists some")]
+    NoSuchItem,
+    /// One at a time.
+    #[error("another snapshot is under way: wait for it")]
+    Busy,
+    /// A packing that this build does not know.
+    #[error(
+        "the data directory's frames are packed with {0:?}, which this version does not know: use the version that wrote it"
+    )]
+    Codec(String),
+    /// A snapshot does not go over what is there.
+    #[error("the data directory holds the replay of run {run:?} already: give an empty one to restore into")]
+    Occupied {
+        /// Whose.
+        run: String,
+    },
+    /// The data directory can't be used.
+    #[error("{0}")]
+    Directory(String),
+    /// The disk, or what is on it.
+    #[error("cannot {what}: {why}")]
+    Storage {
+        /// What was tried.
+        what: String,
+        /// Why not.
+        why: String,
+    },
     /// Nothing is wrong with the caller.
     #[error("the shard is stopping: come back")]
     Stopping,
@@ -141,6 +179,23 @@ impl Reason {
 }
 
 impl Refusal {
+    /// Something that the disk or the system did not let us do.
+    pub fn storage(what: &str) -> impl Fn(std::io::Error) -> Self {
+        let what = what.to_owned();
+        move |why| Refusal::Storage { what: what.clone(), why: why.to_string() }
+    }
+
+    /// A store that can't be opened.
+    pub fn home(error: HomeError) -> Self {
+        match error {
+            HomeError::Options(error) => Refusal::Options(error),
+            HomeError::Io { name, bytes, source } => {
+                let what = format!("have {bytes} bytes for the replay's {name}");
+                Refusal::Storage { what, why: source.to_string() }
+            }
+        }
+    }
+
     /// The one place where the domain's errors become statuses. A stop is nobody's fault and not counted.
     fn judge(&self) -> (Code, Option<Reason>) {
         let (code, reason) = match self {
@@ -160,6 +215,10 @@ impl Refusal {
                 InsertError::NumberTooLarge(_)
                 | InsertError::NotContiguous { .. }
                 | InsertError::FrameSize { .. }
+                | InsertError::KeyFrame { .. }
+                | InsertError::Frames { .. }
+                | InsertError::ChunkSize { .. }
+                | InsertError::NoSuchTable { .. }
                 | InsertError::NotFinite { .. }
                 | InsertError::OutOfEpisode { .. }
                 | InsertError::ItemOrder { .. }
@@ -169,14 +228,23 @@ impl Refusal {
             Refusal::Options(error) => match error {
                 OptionsError::Memory { .. } => (Code::ResourceExhausted, Reason::Limit),
                 OptionsError::Capacity(_)
+                | OptionsError::Tables(_)
+                | OptionsError::Name(_)
                 | OptionsError::Stack(_)
                 | OptionsError::FrameBytes(_)
                 | OptionsError::BytesMax { .. }
                 | OptionsError::Number { .. } => (Code::InvalidArgument, Reason::Invalid),
             },
-            Refusal::TooMuchMemory { .. } | Refusal::LargeReply { .. } | Refusal::TooManyStreams { .. } => {
-                (Code::ResourceExhausted, Reason::Limit)
+            Refusal::TooMuchMemory { .. }
+            | Refusal::LargeReply { .. }
+            | Refusal::TooManyStreams { .. }
+            | Refusal::Busy
+            | Refusal::Storage { .. } => (Code::ResourceExhausted, Reason::Limit),
+            Refusal::Untold | Refusal::Codec(_) | Refusal::Occupied { .. } | Refusal::Directory(_) => {
+                (Code::FailedPrecondition, Reason::Table)
             }
+            Refusal::NoSuchTable(_) => (Code::InvalidArgument, Reason::Invalid),
+            Refusal::NoSuchItem => (Code::NotFound, Reason::Invalid),
             Refusal::Stopping => return (Code::Unavailable, None),
         };
         (code, Some(reason))
@@ -190,5 +258,28 @@ impl Refusal {
     /// What the caller is told.
     pub fn status(&self) -> Status {
         Status::new(self.judge().0, self.to_string())
+    }
+}
+
+impl From<DirectoryError> for Refusal {
+    fn from(error: DirectoryError) -> Self {
+        match error {
+            DirectoryError::Io { what, source } => {
+                Refusal::Storage { what: format!("{what} in the data directory"), why: source.to_string() }
+            }
+            other => Refusal::Directory(other.to_string()),
+        }
+    }
+}
+
+impl From<LoadError> for Refusal {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Io(source) => {
+                Refusal::Storage { what: "read the snapshot".into(), why: source.to_string() }
+            }
+            LoadError::Home(error) => Refusal::home(error),
+            other => Refusal::Directory(other.to_string()),
+        }
     }
 }

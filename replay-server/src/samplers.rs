@@ -26,17 +26,20 @@ pub(crate) async fn serve(
             Some(learner) => learner,
             none => none.insert(convert::learner(message.caller, message.learner_incarnation)?),
         };
-        let (learner, points) = (learner.clone(), message.points);
+        let (learner, points, table) = (learner.clone(), message.points, message.table as usize);
         let allowance = message.allowance.map(convert::allowance);
+        let updates = message.updates.as_ref().map(proto::convert::updates).transpose();
+        let updates = updates.map_err(Refusal::from)?;
         let sample = move |shard: &mut Shard| {
-            let items = shard.sample(&learner, &points, allowance);
-            items.map(|items| (items, shard.standing()))
+            let drawn = shard.sample(&learner, table, &points, allowance, updates.as_ref());
+            drawn.map(|drawn| (drawn, shard.standing()))
         };
         let (sampled, time) = context.shard.timed(sample).await?;
-        let (items, standing) = sampled?;
+        let ((batch, updated), standing) = sampled?;
         context.metrics.sample_seconds.observe(time.as_secs_f64());
-        let items = items.into_iter().map(convert::item_message).collect();
-        let reply = v1::SampleReply { items, shard: Some(context.shard_message(&standing)) };
+        let shard = Some(context.shard_message(&standing));
+        let (applied, stale) = (updated.applied, updated.stale);
+        let reply = v1::SampleReply { batch: Some(batch), shard, applied, stale };
         replies.send(Ok(reply)).await.map_err(|_| End::Gone)?;
         request = next(context, &mut requests).await?;
     }

@@ -5,18 +5,20 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use prometheus::Registry;
+use replay::store::Recovered;
 use rpc::address::Address;
 use rpc::edge::Edge;
 use rpc::serve::Listener;
 use telemetry::Health;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, interval, timeout};
 use tonic::service::Routes;
 
-use crate::config::Config;
+use crate::config::{Config, Fsync};
 use crate::metrics::Metrics;
 use crate::service::{Context, ReplayService};
 use crate::shard::Shard;
+use crate::waiting::Waiters;
 use crate::wire::Wire;
 use crate::worker::{self, Ended, Handle};
 
@@ -27,7 +29,7 @@ const END_PATIENCE: Duration = Duration::from_secs(3);
 pub struct Server {
     listener: Listener,
     service: ReplayService,
-    shard: Handle,
+    shard: Option<Handle>,
     ended: Ended,
     stop: watch::Sender<bool>,
 }
@@ -38,13 +40,27 @@ impl Server {
         let edge = Edge::register(registry)?;
         let metrics = Metrics::register(registry)?;
         let listener = Listener::bind(&config.listen, edge.clone()).await?;
-        let shard = Shard::new(config.identity.clone(), config.bytes_limit);
+        let started = Instant::now();
+        let place = config.place()?;
+        let (id, durable) = (place.id().to_owned(), place.is_durable());
+        let shard = Shard::open(place, config.bytes_limit)?;
+        report(&shard, &metrics, started);
+        let sync_each = durable && config.fsync == Fsync::Always;
         let (shard, ended) =
-            worker::spawn(shard, metrics.clone()).context("cannot start the shard's thread")?;
+            worker::spawn(shard, metrics.clone(), sync_each).context("cannot start the shard's thread")?;
+        if let (true, Fsync::Every(period)) = (durable, config.fsync) {
+            tokio::spawn(sync_again_and_again(shard.clone(), metrics.clone(), period));
+        }
         let (stop, stopping) = watch::channel(false);
+        let waiters = Waiters::default();
         let context =
-            Context { identity: config.identity.clone(), shard: shard.clone(), metrics, edge, stopping };
-        Ok(Self { listener, service: ReplayService::new(context), shard, ended, stop })
+            Context { id, durable, started, waiters, shard: shard.clone(), metrics, edge, stopping };
+        Ok(Self { listener, service: ReplayService::new(context), shard: Some(shard), ended, stop })
+    }
+
+    /// The shard's name for ever.
+    pub fn id(&self) -> &str {
+        self.service.id()
     }
 
     /// Where it listens, with the real port.
@@ -54,7 +70,8 @@ impl Server {
 
     /// Serves until `shutdown` resolves, then ends every stream and stops.
     pub async fn run(self, health: &Health, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
-        let Self { listener, service, shard, mut ended, stop } = self;
+        let Self { listener, service, mut shard, mut ended, stop } = self;
+        let shard = shard.take().context("a server runs once")?;
         let mut failed = false;
         let stopping = async {
             tokio::select! {
@@ -67,13 +84,49 @@ impl Server {
         };
         listener.serve(Routes::new(Wire(Arc::new(service))), stopping).await?;
         if failed {
-            bail!("the shard's thread failed, see above; its contents are lost, start it anew");
+            bail!(
+                "the shard's thread failed, see above; start it anew: a data directory has kept what was stored"
+            );
         }
         // With the last stream the last handle goes, and with it the thread.
         if timeout(END_PATIENCE, ended.wait()).await.is_err() {
             tracing::warn!("the shard's thread did not end within {END_PATIENCE:?}, leaving it");
         }
         Ok(())
+    }
+}
+
+/// Says what a former life has left.
+fn report(shard: &Shard, metrics: &Metrics, started: Instant) {
+    let Some((run, _)) = shard.told() else { return };
+    let recovered = shard.recovered();
+    let seconds = started.elapsed().as_secs_f64();
+    let Recovered { chunks, items, .. } = recovered;
+    metrics.recovered(&recovered);
+    if recovered.is_whole() {
+        tracing::info!(run, chunks, items, seconds, "found everything as it was left");
+    } else {
+        tracing::warn!(run, seconds, ?recovered, "found damage; what was hit is dropped, the rest is there");
+    }
+}
+
+/// Brings everything to the disk again and again, beside the shard's work. Ends with the shard.
+async fn sync_again_and_again(shard: Handle, metrics: Metrics, period: Duration) {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let shard = shard.downgrade();
+    loop {
+        ticks.tick().await;
+        let Some(handle) = shard.upgrade() else { return };
+        let Ok(home) = handle.call(|shard| shard.home()).await else { return };
+        drop(handle);
+        let Some(home) = home else { continue };
+        let started = Instant::now();
+        match tokio::task::spawn_blocking(move || home.sync()).await {
+            Ok(Ok(())) => metrics.synced(started.elapsed()),
+            Ok(Err(error)) => tracing::error!(%error, "cannot write to the data directory"),
+            Err(_) => return,
+        }
     }
 }
 

@@ -3,17 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus::IntGauge;
 use proto::v1::replay_server::Replay;
 use proto::{PROTOCOL, v1};
 use rpc::edge::Edge;
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
-use crate::shard::{Identity, Shard, Standing};
+use crate::shard::{Shard, Standing};
+use crate::waiting::Waiters;
 use crate::worker::Handle;
 use crate::writers::End;
 use crate::{convert, samplers, writers};
@@ -27,10 +29,20 @@ const SAMPLERS_MAX: usize = 16;
 /// Acknowledgements that may lie ready for a writer that is slow to read them.
 const ACKNOWLEDGEMENTS_MAX: usize = 16;
 
+/// Items on top that are shown.
+const TOP_MAX: u32 = 1000;
+/// Bytes of a snapshot that are copied in one job: a fraction of a millisecond.
+const SNAPSHOT_PIECE_BYTES: usize = 1 << 20;
+
 /// What every call needs. Clones share it all.
 #[derive(Clone)]
 pub(crate) struct Context {
-    pub identity: Identity,
+    /// The shard's name for ever.
+    pub id: String,
+    /// What it holds survives the process.
+    pub durable: bool,
+    pub started: Instant,
+    pub waiters: Waiters,
     pub shard: Handle,
     pub metrics: Metrics,
     pub edge: Edge,
@@ -41,7 +53,7 @@ pub(crate) struct Context {
 impl Context {
     pub fn shard_message(&self, standing: &Standing) -> v1::Shard {
         let waiting = u32::try_from(self.metrics.writers_waiting.get()).unwrap_or(0);
-        convert::shard_message(&self.identity, standing, waiting)
+        convert::shard_message(&self.id, standing, waiting)
     }
 
     /// Has a job done and looks where the shard stands then.
@@ -90,12 +102,17 @@ pub struct ReplayService {
     context: Context,
     writers: Arc<Semaphore>,
     samplers: Arc<Semaphore>,
+    snapshots: Arc<Semaphore>,
 }
 
 impl ReplayService {
     pub(crate) fn new(context: Context) -> Self {
         let places = |most| Arc::new(Semaphore::new(most));
-        Self { context, writers: places(WRITERS_MAX), samplers: places(SAMPLERS_MAX) }
+        Self { context, writers: places(WRITERS_MAX), samplers: places(SAMPLERS_MAX), snapshots: places(1) }
+    }
+
+    pub(crate) fn id(&self) -> &str {
+        &self.context.id
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
@@ -107,8 +124,9 @@ impl ReplayService {
         request: v1::UpdatePrioritiesRequest,
     ) -> Result<v1::UpdatePrioritiesReply, Refusal> {
         let learner = convert::learner(request.caller, request.learner_incarnation)?;
-        let verdicts = convert::verdicts(request.updates, request.remove, request.largest_priority)?;
-        let update = move |shard: &mut Shard| shard.update(&learner, &verdicts);
+        let updates = request.updates.ok_or(proto::Invalid::Missing("updates"))?;
+        let updates = proto::convert::updates(&updates)?;
+        let update = move |shard: &mut Shard| shard.update(&learner, &updates);
         let ((updated, removed), shard) = self.context.standing_after(update).await?;
         let (applied, stale) = (updated.applied, updated.stale);
         Ok(v1::UpdatePrioritiesReply { applied, stale, removed, shard: Some(shard) })
@@ -117,7 +135,7 @@ impl ReplayService {
     async fn granted(&self, request: v1::GrantRequest) -> Result<v1::GrantReply, Refusal> {
         let learner = convert::learner(request.caller, request.learner_incarnation)?;
         let wait = Duration::from_millis(convert::wait_milliseconds(request.wait_milliseconds)?.into());
-        let spec = request.table.as_ref().map(proto::convert::table).transpose()?;
+        let spec = request.store.map(proto::convert::store).transpose()?;
         let (allowance, finished) = (request.allowance.map(convert::allowance), request.finished);
         let grant = move |shard: &mut Shard| {
             let news = shard.told().is_none();
@@ -137,6 +155,9 @@ impl ReplayService {
         {
             return Ok(v1::GrantReply { shard: Some(shard) });
         }
+        let what = format!("actors to insert until there are {}", request.until_inserts);
+        let _waiter = self.context.waiters.enter("learner", &what);
+        let _waiting = Counted::new(&self.context.metrics.grants_waiting);
         tokio::select! {
             // Whether they came in time or not, the answer says where the shard stands.
             _ = timeout(wait, self.context.shard.inserts(request.until_inserts)) => {}
@@ -149,12 +170,69 @@ impl ReplayService {
     async fn looked_at(&self) -> Result<v1::InfoReply, Refusal> {
         let look = |shard: &mut Shard| {
             let told = shard.told();
-            Ok(told.map(|(run, spec)| (run.to_owned(), proto::convert::table_message(spec))))
+            let told = told.map(|(run, spec)| (run.to_owned(), proto::convert::store_message(spec)));
+            Ok((told, shard.recovered()))
         };
-        let (told, shard) = self.context.standing_after(look).await?;
-        let (run, table) = told.unzip();
-        Ok(v1::InfoReply { protocol: PROTOCOL, run: run.unwrap_or_default(), table, shard: Some(shard) })
+        let ((told, recovered), shard) = self.context.standing_after(look).await?;
+        let (run, store) = told.unzip();
+        Ok(v1::InfoReply {
+            protocol: PROTOCOL,
+            run: run.unwrap_or_default(),
+            store,
+            shard: Some(shard),
+            durable: self.context.durable,
+            uptime_seconds: self.context.started.elapsed().as_secs_f64(),
+            waiters: self.context.waiters.list(),
+            recovered: Some(convert::recovered_message(recovered)),
+        })
     }
+
+    async fn configured(&self, request: v1::ConfigureRequest) -> Result<v1::ConfigureReply, Refusal> {
+        let change = convert::change(request);
+        let configure = move |shard: &mut Shard| {
+            shard.configure(&change)?;
+            tracing::info!(?change, "an operator has changed a table");
+            Ok::<_, Refusal>(shard.told().map(|(_, spec)| proto::convert::store_message(spec)))
+        };
+        let store = self.context.shard.call(configure).await??;
+        Ok(v1::ConfigureReply { store })
+    }
+
+    async fn inspected(&self, request: v1::InspectRequest) -> Result<v1::InspectReply, Refusal> {
+        let v1::InspectRequest { table, top } = request;
+        if top > TOP_MAX {
+            return Err(proto::Invalid::range("top", top, format!("at most {TOP_MAX}")).into());
+        }
+        self.context.shard.call(move |shard| shard.inspect(&table, top as usize)).await?
+    }
+
+    async fn shown(&self, request: v1::LookRequest) -> Result<v1::LookReply, Refusal> {
+        let key = proto::convert::key(request.key.ok_or(proto::Invalid::Missing("key"))?);
+        let (batch, spec) = self.context.shard.call(move |shard| shard.look(&request.table, key)).await??;
+        Ok(v1::LookReply { batch: Some(batch), store: Some(proto::convert::store_message(&spec)) })
+    }
+}
+
+/// Pieces of a snapshot, each one job of the shard, so that others get their turn in between.
+async fn save(
+    context: &Context,
+    replies: &mpsc::Sender<Result<v1::SnapshotReply, Status>>,
+) -> Result<(), End> {
+    let mut saving = context.shard.call(|shard| shard.begin_saving()).await??;
+    let mut more = true;
+    while more {
+        let piece;
+        (piece, more, saving) = context
+            .shard
+            .call(move |shard| {
+                let (piece, more) = shard.save_some(&mut saving, SNAPSHOT_PIECE_BYTES)?;
+                Ok::<_, Refusal>((piece, more, saving))
+            })
+            .await??;
+        let reply = v1::SnapshotReply { piece: piece.into() };
+        replies.send(Ok(reply)).await.map_err(|_| End::Gone)?;
+    }
+    Ok(())
 }
 
 type Replies<T> = ReceiverStream<Result<T, Status>>;
@@ -163,6 +241,7 @@ type Replies<T> = ReceiverStream<Result<T, Status>>;
 impl Replay for ReplayService {
     type InsertStream = Replies<v1::InsertReply>;
     type SampleStream = Replies<v1::SampleReply>;
+    type SnapshotStream = Replies<v1::SnapshotReply>;
 
     async fn insert(
         &self,
@@ -175,7 +254,7 @@ impl Replay for ReplayService {
         let context = self.context.clone();
         tokio::spawn(async move {
             let _place = place;
-            let _connected = Connected::new(&context.metrics);
+            let _connected = Counted::new(&context.metrics.writers_connected);
             context.stream(&replies, writers::serve(&context, request.into_inner(), &replies)).await;
         });
         Ok(Response::new(ReceiverStream::new(stream)))
@@ -211,24 +290,61 @@ impl Replay for ReplayService {
         reply.map(Response::new).map_err(|refusal| self.context.refuse(&refusal))
     }
 
+    async fn configure(
+        &self,
+        request: Request<v1::ConfigureRequest>,
+    ) -> Result<Response<v1::ConfigureReply>, Status> {
+        let reply = self.configured(request.into_inner()).await;
+        reply.map(Response::new).map_err(|refusal| self.context.refuse(&refusal))
+    }
+
+    async fn inspect(
+        &self,
+        request: Request<v1::InspectRequest>,
+    ) -> Result<Response<v1::InspectReply>, Status> {
+        let reply = self.inspected(request.into_inner()).await;
+        reply.map(Response::new).map_err(|refusal| self.context.refuse(&refusal))
+    }
+
+    async fn look(&self, request: Request<v1::LookRequest>) -> Result<Response<v1::LookReply>, Status> {
+        let reply = self.shown(request.into_inner()).await;
+        reply.map(Response::new).map_err(|refusal| self.context.refuse(&refusal))
+    }
+
+    async fn snapshot(
+        &self,
+        _: Request<v1::SnapshotRequest>,
+    ) -> Result<Response<Self::SnapshotStream>, Status> {
+        let Ok(place) = self.snapshots.clone().try_acquire_owned() else {
+            return Err(self.context.refuse(&Refusal::Busy));
+        };
+        let (replies, stream) = mpsc::channel(1);
+        let context = self.context.clone();
+        tokio::spawn(async move {
+            let _place = place;
+            context.stream(&replies, save(&context, &replies)).await;
+        });
+        Ok(Response::new(ReceiverStream::new(stream)))
+    }
+
     async fn info(&self, _: Request<v1::InfoRequest>) -> Result<Response<v1::InfoReply>, Status> {
         let reply = self.looked_at().await;
         reply.map(Response::new).map_err(|refusal| self.context.refuse(&refusal))
     }
 }
 
-/// Counts a writer for as long as it is there.
-struct Connected<'a>(&'a Metrics);
+/// Counts one more for as long as it is there.
+struct Counted<'a>(&'a IntGauge);
 
-impl<'a> Connected<'a> {
-    fn new(metrics: &'a Metrics) -> Self {
-        metrics.writers_connected.inc();
-        Self(metrics)
+impl<'a> Counted<'a> {
+    fn new(gauge: &'a IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge)
     }
 }
 
-impl Drop for Connected<'_> {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.writers_connected.dec();
+        self.0.dec();
     }
 }

@@ -1,35 +1,32 @@
-//! What one shard is: a table, whose run it belongs to, which learner it obeys, and how much it may take in.
+//! What one shard is: a store, whose run it belongs to, which learner it obeys, and how much it may take in.
 //!
 //! Everything is decided here and nothing waits: a chunk for which there is no allowance is handed back. No gRPC, no
 //! clock, no threads.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use proto::Sampled;
-use proto::convert::TableSpec;
+use proto::convert::StoreSpec;
 use proto::limits::SAMPLE_BYTES_MAX;
+use proto::{BatchBuilder, Updates, v1};
 use replay::codec::Codec;
-use replay::{Chunk, Counters, Draw, Inserted, ItemKey, SampleError, Table, TableOptions, Updated};
+use replay::store::directory::{Holds, random_incarnation};
+use replay::store::{Home, Recovered};
+use replay::{
+    Chunk, Counters, Draw, Inserted, ItemKey, SampleError, Saving, Store, StoreOptions, TableCounters,
+    Updated,
+};
 use value::priority::Priority;
 
+use crate::home::Place;
 use crate::refusal::Refusal;
 
-/// Bytes that an item can take beside its frames: its record, its weight, and the four steps kept for it at most, with
-/// lists that grow by doubling.
-const ITEM_BYTES_MAX: u64 = 448;
-
-/// Bytes that one step of a drawn item can take in a message beside its frame, and what its item adds for itself.
-const RECORD_BYTES_MAX: usize = 128;
-
-/// Who a shard is.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Identity {
-    /// Its name for ever.
-    pub id: String,
-    /// Another one after every start.
-    pub incarnation: u32,
-}
+/// Bytes of memory that an item can take beside the ring: its slot, its place, its weight.
+const ITEM_BYTES_MAX: u64 = 64;
+/// Chunks are at least this large in the ring, and have an entry of this size in memory.
+const CHUNK_BYTES_MIN: u64 = 192;
+const ENTRY_BYTES: u64 = 64;
+/// What all lanes can take.
+const LANES_BYTES_MAX: u64 = 16 << 20;
 
 /// A learner that calls.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,13 +55,7 @@ pub struct Writer {
 }
 
 /// How many inserts a shard may have taken in since it began to count.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Allowance {
-    /// Whose count is meant.
-    pub shard_incarnation: u32,
-    /// How many.
-    pub inserts: u64,
-}
+pub use replay::control::Allowance;
 
 /// What became of a chunk.
 #[derive(Debug, PartialEq)]
@@ -82,24 +73,20 @@ pub enum Fate {
     Finished,
 }
 
-/// What the learner says after an update.
-#[derive(Debug)]
-pub struct Verdicts {
-    /// New priorities.
-    pub updates: Vec<(ItemKey, Priority)>,
-    /// Items that nobody can decode.
-    pub remove: Vec<ItemKey>,
-    /// The largest priority of all shards; 0 if it is not known.
-    pub largest_priority: Priority,
+/// What may be changed while a table is used.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Change {
+    /// Name of the table; the first one if it is empty.
+    pub table: String,
+    /// Items kept.
+    pub capacity: Option<usize>,
+    /// The exponent α.
+    pub priority_exponent: Option<f64>,
 }
 
-/// Where a shard stands.
+/// Where a table stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Standing {
-    /// The learner has said what it holds.
-    pub configured: bool,
-    /// The run has ended.
-    pub finished: bool,
+pub struct TableStanding {
     /// Items that can be drawn.
     pub items: u64,
     /// How many there can be.
@@ -108,47 +95,86 @@ pub struct Standing {
     pub mass: f64,
     /// What a new item gets that asks for the largest.
     pub largest_priority: f64,
-    /// Bytes of packed frames.
-    pub frame_bytes_used: u64,
+    /// Totals.
+    pub counters: TableCounters,
+}
+
+/// Where a shard stands.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Standing {
+    /// In all keys.
+    pub incarnation: u32,
+    /// The learner has said what it holds.
+    pub configured: bool,
+    /// The run has ended.
+    pub finished: bool,
+    /// Bytes of all chunks.
+    pub bytes_used: u64,
+    /// Bytes that there can be.
+    pub bytes_max: u64,
     /// How many inserts it may have taken in.
     pub inserts_allowed: u64,
     /// Totals.
     pub counters: Counters,
+    /// Each table.
+    pub tables: Vec<TableStanding>,
 }
 
 impl Standing {
+    /// Items stored, in all tables.
+    pub fn inserts(&self) -> u64 {
+        self.tables.iter().map(|table| table.counters.inserts).sum()
+    }
+
     /// Whether a chunk would be taken now.
     pub fn has_room(&self) -> bool {
-        self.configured && !self.finished && self.counters.inserts < self.inserts_allowed
+        self.configured && !self.finished && self.inserts() < self.inserts_allowed
     }
 }
 
 /// One shard.
 pub struct Shard {
-    identity: Identity,
+    place: Place,
     bytes_limit: u64,
+    /// Of a shard that was told nothing yet.
+    incarnation: u32,
     told: Option<Told>,
 }
 
 /// What the first grant brings, and what follows from it.
 struct Told {
     run: String,
-    spec: Arc<TableSpec>,
-    table: Table,
+    spec: Arc<StoreSpec>,
+    store: Store,
     /// The newest that was heard of.
     learner: u32,
     allowance: u64,
     finished: bool,
+    recovered: Recovered,
 }
 
 impl Shard {
-    /// A shard that was told nothing yet and will take `bytes_limit` bytes of memory at most.
-    pub fn new(identity: Identity, bytes_limit: u64) -> Self {
-        Self { identity, bytes_limit, told: None }
+    /// A shard in its place, with what a former life left there. It will take `bytes_limit` bytes of memory at most.
+    pub fn open(place: Place, bytes_limit: u64) -> Result<Self, Refusal> {
+        let incarnation = random_incarnation().map_err(Refusal::storage("read /dev/urandom"))?;
+        let mut shard = Self { place, bytes_limit, incarnation, told: None };
+        if let Some((holds, store, recovered)) = shard.place.found()? {
+            let spec = spec_of(&holds)?;
+            shard.told = Some(Told {
+                run: holds.run,
+                spec: Arc::new(spec),
+                store,
+                learner: holds.learner,
+                allowance: 0,
+                finished: holds.finished,
+                recovered,
+            });
+        }
+        Ok(shard)
     }
 
     /// Whether a writer may write, and if the shard knows already: what it holds.
-    pub fn admit(&self, writer: &Writer) -> Result<Option<Arc<TableSpec>>, Refusal> {
+    pub fn admit(&self, writer: &Writer) -> Result<Option<Arc<StoreSpec>>, Refusal> {
         let Some(told) = &self.told else { return Ok(None) };
         told.check_run(&writer.run)?;
         let options = &told.spec.options;
@@ -171,102 +197,188 @@ impl Shard {
         if told.finished {
             return Ok(Fate::Finished);
         }
-        if told.table.counters().inserts >= told.allowance {
+        if told.store.table_counters().inserts >= told.allowance {
             return Ok(Fate::Held { chunk, allowance: told.allowance });
         }
-        Ok(Fate::Stored(told.table.insert(chunk)?))
+        Ok(Fate::Stored(told.store.insert(&chunk)?))
     }
 
-    /// Draws the items at these points of the mass. Without mass, there are none.
+    /// Draws the items at these points of a table's mass. Without mass, there are none.
     pub fn sample(
         &mut self,
         learner: &Learner,
+        table: usize,
         points: &[f64],
         allowance: Option<Allowance>,
-    ) -> Result<Vec<Sampled>, Refusal> {
-        let incarnation = self.identity.incarnation;
-        let Some(told) = self.obey(learner)? else { return Ok(Vec::new()) };
-        told.allow(incarnation, allowance);
-        match told.table.sample_at(points) {
-            Ok(draws) => collect(&told.table, &draws),
-            Err(SampleError::Empty | SampleError::NoMass) => Ok(Vec::new()),
+        updates: Option<&Updates>,
+    ) -> Result<(v1::Batch, Updated), Refusal> {
+        let Some(told) = self.obey(learner)? else { return Ok((v1::Batch::default(), Updated::default())) };
+        told.check_table(table)?;
+        updates.map_or(Ok(()), |updates| told.check_table(updates.table))?;
+        told.allow(allowance);
+        let (updated, _) = updates.map(|updates| told.update(updates)).transpose()?.unwrap_or_default();
+        let mut batch = BatchBuilder::new(points.len());
+        let mut large = false;
+        let drawn = told.store.sample_at(table, points, |draw, item| {
+            large |= batch.is_full();
+            if !large {
+                batch.push(&draw, &item, true);
+            }
+        });
+        match drawn {
+            Ok(()) if large => Err(Refusal::LargeReply { most: SAMPLE_BYTES_MAX }),
+            Ok(()) | Err(SampleError::Empty | SampleError::NoMass) => Ok((batch.finish(), updated)),
         }
     }
 
     /// Gives items new priorities and removes what can't be decoded. Says how many were changed, no longer there, and
     /// removed.
-    pub fn update(&mut self, learner: &Learner, verdicts: &Verdicts) -> Result<(Updated, u64), Refusal> {
-        let Some(told) = self.obey(learner)? else {
-            let stale = verdicts.updates.len() as u64;
-            return Ok((Updated { applied: 0, stale }, 0));
-        };
-        let updated = told.table.update_priorities(&verdicts.updates);
-        let removed = told.table.remove(&verdicts.remove);
-        told.table.raise_largest_priority(verdicts.largest_priority);
-        Ok((updated, removed))
+    pub fn update(&mut self, learner: &Learner, updates: &Updates) -> Result<(Updated, u64), Refusal> {
+        match self.obey(learner)? {
+            Some(told) => told.update(updates),
+            None => Ok((Updated { applied: 0, stale: updates.priorities.len() as u64 }, 0)),
+        }
     }
 
     /// Sets the allowance. The first grant also says what the shard holds, and for which run.
     pub fn grant(
         &mut self,
         learner: &Learner,
-        spec: Option<TableSpec>,
+        spec: Option<StoreSpec>,
         allowance: Option<Allowance>,
         finished: bool,
     ) -> Result<(), Refusal> {
-        let incarnation = self.identity.incarnation;
         if self.told.is_none() {
-            let spec = spec.ok_or(proto::Invalid::Missing("table"))?;
+            let spec = spec.ok_or(proto::Invalid::Missing("store"))?;
             self.told = Some(self.make(learner, spec)?);
-        } else if let Some(told) = self.obey(learner)?
+        } else if self.obey(learner)?.is_some()
             && let Some(spec) = spec
         {
-            check_same(&told.spec, &spec)?;
+            self.adopt(&spec)?;
         }
-        if let Some(told) = &mut self.told {
-            told.allow(incarnation, allowance);
-            told.finished |= finished;
+        let Some(told) = &mut self.told else { return Ok(()) };
+        told.allow(allowance);
+        if finished && !told.finished {
+            told.finished = true;
+            self.remember()?;
         }
         Ok(())
     }
 
+    /// Changes a table while it is used. Everything is checked first.
+    pub fn configure(&mut self, change: &Change) -> Result<(), Refusal> {
+        let limit = self.bytes_limit;
+        let told = self.told.as_mut().ok_or(Refusal::Untold)?;
+        let table = told.table_of(&change.table)?;
+        let mut options = told.store.options().clone();
+        let changed = &mut options.tables[table];
+        changed.capacity = change.capacity.unwrap_or(changed.capacity);
+        changed.priority_exponent = change.priority_exponent.unwrap_or(changed.priority_exponent);
+        options.check()?;
+        check_memory(&options, limit)?;
+        let TableChange { capacity, exponent } = TableChange::between(told.store.options(), &options, table);
+        if let Some(capacity) = capacity {
+            told.store.set_capacity(table, capacity).map_err(Refusal::home)?;
+        }
+        if let Some(exponent) = exponent {
+            told.store.set_priority_exponent(table, exponent)?;
+        }
+        told.spec = Arc::new(StoreSpec { options, ..(*told.spec).clone() });
+        self.remember()
+    }
+
     /// The run and what is held for it, once known.
-    pub fn told(&self) -> Option<(&str, &TableSpec)> {
+    pub fn told(&self) -> Option<(&str, &StoreSpec)> {
         self.told.as_ref().map(|told| (told.run.as_str(), &*told.spec))
+    }
+
+    /// What was found at the start.
+    pub fn recovered(&self) -> Recovered {
+        self.told.as_ref().map_or_else(Recovered::default, |told| told.recovered)
+    }
+
+    /// How a table's items are spread, and the ones on top.
+    pub fn inspect(&self, table: &str, top: usize) -> Result<v1::InspectReply, Refusal> {
+        let told = self.told.as_ref().ok_or(Refusal::Untold)?;
+        let table = told.table_of(table)?;
+        let look = told.store.look(table, top);
+        let mut batch = BatchBuilder::new(look.top.len());
+        look.top.iter().for_each(|&key| told.show(&mut batch, table, key, false));
+        Ok(v1::InspectReply {
+            priorities: Some(crate::convert::histogram_message(look.priorities)),
+            ages_inserts: Some(crate::convert::histogram_message(look.ages)),
+            times_sampled: Some(crate::convert::histogram_message(look.times_sampled)),
+            top: Some(batch.finish()),
+        })
+    }
+
+    /// One item with its frames.
+    pub fn look(&self, table: &str, key: ItemKey) -> Result<(v1::Batch, Arc<StoreSpec>), Refusal> {
+        let told = self.told.as_ref().ok_or(Refusal::Untold)?;
+        let table = told.table_of(table)?;
+        if told.store.item(table, key).is_none() {
+            return Err(Refusal::NoSuchItem);
+        }
+        let mut batch = BatchBuilder::new(1);
+        told.show(&mut batch, table, key, true);
+        Ok((batch.finish(), told.spec.clone()))
+    }
+
+    /// Begins a snapshot.
+    pub fn begin_saving(&self) -> Result<Saving<Vec<u8>>, Refusal> {
+        let told = self.told.as_ref().ok_or(Refusal::Untold)?;
+        let head = self.place.snapshot_head(&self.holds(told)?)?;
+        Saving::new(head).map_err(Refusal::storage("begin a snapshot"))
+    }
+
+    /// Goes on with a snapshot: its next piece, and whether there is more.
+    pub fn save_some(&self, saving: &mut Saving<Vec<u8>>, bytes: usize) -> Result<(Vec<u8>, bool), Refusal> {
+        let told = self.told.as_ref().ok_or(Refusal::Untold)?;
+        let more = saving.write_some(&told.store, bytes).map_err(Refusal::storage("write a snapshot"))?;
+        Ok((std::mem::take(saving.sink()), more))
+    }
+
+    /// Where the store's files are, for whoever sees to it that they reach the disk.
+    pub fn home(&self) -> Option<Home> {
+        self.told.as_ref().map(|told| told.store.home().clone())
     }
 
     /// Where it stands.
     pub fn standing(&self) -> Standing {
-        let Some(Told { table, allowance, finished, .. }) = &self.told else { return Standing::default() };
-        Standing {
-            configured: true,
-            finished: *finished,
+        let Some(Told { store, allowance, finished, .. }) = &self.told else {
+            return Standing { incarnation: self.incarnation, ..Standing::default() };
+        };
+        let table = |table: &replay::Table| TableStanding {
             items: table.len() as u64,
-            capacity: table.capacity() as u64,
+            capacity: table.options().capacity as u64,
             mass: table.mass(),
             largest_priority: table.largest_priority().get(),
-            frame_bytes_used: table.frame_bytes_used() as u64,
-            inserts_allowed: *allowance,
             counters: table.counters(),
+        };
+        Standing {
+            incarnation: store.incarnation(),
+            configured: true,
+            finished: *finished,
+            bytes_used: store.bytes_used() as u64,
+            bytes_max: store.options().bytes_max as u64,
+            inserts_allowed: *allowance,
+            counters: store.counters(),
+            tables: store.tables().iter().map(table).collect(),
         }
     }
 
-    fn make(&self, learner: &Learner, spec: TableSpec) -> Result<Told, Refusal> {
-        let TableOptions { capacity, bytes_max, .. } = spec.options;
-        let records = (capacity as u64).saturating_mul(ITEM_BYTES_MAX);
-        let (bytes, limit) = (records.saturating_add(bytes_max as u64), self.bytes_limit);
-        if bytes > limit {
-            return Err(Refusal::TooMuchMemory { bytes, limit });
-        }
-        let incarnation = self.identity.incarnation;
-        let table = Table::new(TableOptions { incarnation, ..spec.options })?;
+    fn make(&mut self, learner: &Learner, spec: StoreSpec) -> Result<Told, Refusal> {
+        check_memory(&spec.options, self.bytes_limit)?;
+        let holds = holds(&learner.run, &spec, self.incarnation, learner.incarnation)?;
+        let store = self.place.make(holds)?;
         Ok(Told {
             run: learner.run.clone(),
             spec: Arc::new(spec),
-            table,
+            store,
             learner: learner.incarnation,
             allowance: 0,
             finished: false,
+            recovered: Recovered::default(),
         })
     }
 
@@ -278,10 +390,40 @@ impl Shard {
         if learner.incarnation < told.learner {
             return Err(Refusal::Learner { given: learner.incarnation, newest: told.learner });
         }
-        // A learner that comes after the end goes further, unless it says otherwise.
-        told.finished &= learner.incarnation == told.learner;
-        told.learner = learner.incarnation;
-        Ok(Some(told))
+        if learner.incarnation > told.learner {
+            // A learner that comes after the end goes further, unless it says otherwise.
+            (told.learner, told.finished) = (learner.incarnation, false);
+            self.remember()?;
+        }
+        Ok(self.told.as_mut())
+    }
+
+    /// The learner says again what the shard holds: what can change is changed, the rest must be the same.
+    fn adopt(&mut self, spec: &StoreSpec) -> Result<(), Refusal> {
+        let told = self.told.as_ref().ok_or(Refusal::Untold)?;
+        check_same(&told.spec, spec)?;
+        let ours = told.store.options();
+        let tables = ours.tables.iter().zip(&spec.options.tables).enumerate();
+        let changes: Vec<Change> = tables
+            .map(|(index, (ours_table, _))| {
+                let TableChange { capacity, exponent } = TableChange::between(ours, &spec.options, index);
+                Change { table: ours_table.name.clone(), capacity, priority_exponent: exponent }
+            })
+            .filter(|change| change.capacity.is_some() || change.priority_exponent.is_some())
+            .collect();
+        changes.iter().try_for_each(|change| self.configure(change))
+    }
+
+    fn remember(&mut self) -> Result<(), Refusal> {
+        let Some(told) = &self.told else { return Ok(()) };
+        let holds = self.holds(told)?;
+        self.place.remember(holds)
+    }
+
+    fn holds(&self, told: &Told) -> Result<Holds, Refusal> {
+        let mut holds = holds(&told.run, &told.spec, told.store.incarnation(), told.learner)?;
+        holds.finished = told.finished;
+        Ok(holds)
     }
 }
 
@@ -293,56 +435,111 @@ impl Told {
         Err(Refusal::Run { ours: self.run.clone(), theirs: theirs.to_owned() })
     }
 
+    fn check_table(&self, table: usize) -> Result<(), Refusal> {
+        let tables = self.store.tables().len();
+        if table < tables { Ok(()) } else { Err(Refusal::NoSuchTable(format!("number {table}"))) }
+    }
+
+    fn table_of(&self, name: &str) -> Result<usize, Refusal> {
+        let named = |table: &replay::Table| table.options().name == name;
+        let known = if name.is_empty() { Some(0) } else { self.store.tables().iter().position(named) };
+        known.ok_or_else(|| Refusal::NoSuchTable(format!("{name:?}")))
+    }
+
     /// An allowance for a former life of this shard counts what is no longer there.
-    fn allow(&mut self, incarnation: u32, allowance: Option<Allowance>) {
-        if let Some(Allowance { shard_incarnation, inserts }) = allowance
-            && shard_incarnation == incarnation
+    fn allow(&mut self, allowance: Option<Allowance>) {
+        if let Some(Allowance { incarnation, inserts }) = allowance
+            && incarnation == self.store.incarnation()
         {
             self.allowance = inserts;
         }
     }
-}
 
-/// What was drawn, with its frames. They are copied once, all into one piece of memory.
-fn collect(table: &Table, draws: &[Draw]) -> Result<Vec<Sampled>, Refusal> {
-    let items = draws.iter().map(|draw| (draw, table.item(draw.key).expect("it was drawn just now")));
-    let bytes = items.clone().flat_map(|(_, item)| item.frames()).map(<[u8]>::len).sum();
-    let records: usize = items.clone().map(|(_, item)| item.length() + 1).sum();
-    if records * RECORD_BYTES_MAX + bytes > SAMPLE_BYTES_MAX {
-        return Err(Refusal::LargeReply { most: SAMPLE_BYTES_MAX });
+    fn update(&mut self, updates: &Updates) -> Result<(Updated, u64), Refusal> {
+        self.check_table(updates.table)?;
+        let updated = self.store.update_priorities(updates.table, &updates.priorities);
+        let removed =
+            if updates.removed.is_empty() { 0 } else { self.store.remove(updates.table, &updates.removed) };
+        let largest = Priority::try_new(updates.largest).map_err(|_| Refusal::Malformed)?;
+        self.store.raise_largest_priority(updates.table, largest);
+        Ok((updated, removed))
     }
-    let mut frames = Vec::with_capacity(bytes);
-    items.clone().flat_map(|(_, item)| item.frames()).for_each(|frame| frames.extend_from_slice(frame));
-    let mut frames = Bytes::from(frames);
-    let sampled = items.map(|(draw, item)| Sampled {
-        key: draw.key,
-        probability: draw.probability,
-        priority: item.priority(),
-        times_sampled: draw.times_sampled,
-        age_inserts: draw.age_inserts,
-        lane: item.lane(),
-        first_step: item.first_step(),
-        steps: item.steps().collect(),
-        frames: item.frames().map(|frame| frames.split_to(frame.len())).collect(),
-    });
-    Ok(sampled.collect())
+
+    /// Puts an item into a batch without drawing it.
+    fn show(&self, batch: &mut BatchBuilder, table: usize, key: ItemKey, frames: bool) {
+        let Some(item) = self.store.item(table, key) else { return };
+        // A message has no item that can't be drawn; one of no weight has next to none.
+        let probability = self.store.tables()[table].probability(key.slot).max(f64::MIN_POSITIVE);
+        let (times_sampled, age_inserts) = (item.times_sampled(), item.age_inserts());
+        batch.push(&Draw { key, probability, times_sampled, age_inserts }, &item, frames);
+    }
 }
 
-fn check_same(ours: &TableSpec, theirs: &TableSpec) -> Result<(), Refusal> {
-    let fields = |spec: &TableSpec| {
+/// What differs between two settings of one table.
+struct TableChange {
+    capacity: Option<usize>,
+    exponent: Option<f64>,
+}
+
+impl TableChange {
+    fn between(ours: &StoreOptions, theirs: &StoreOptions, table: usize) -> Self {
+        let (ours, theirs) = (&ours.tables[table], &theirs.tables[table]);
+        Self {
+            capacity: (ours.capacity != theirs.capacity).then_some(theirs.capacity),
+            exponent: (ours.priority_exponent != theirs.priority_exponent)
+                .then_some(theirs.priority_exponent),
+        }
+    }
+}
+
+fn holds(run: &str, spec: &StoreSpec, incarnation: u32, learner: u32) -> Result<Holds, Refusal> {
+    let holds = Holds::new(run.to_owned(), spec.codec.to_string(), spec.actions, spec.options.clone());
+    let mut holds = holds.map_err(Refusal::storage("read /dev/urandom"))?;
+    (holds.incarnation, holds.learner) = (incarnation, learner);
+    Ok(holds)
+}
+
+fn spec_of(holds: &Holds) -> Result<StoreSpec, Refusal> {
+    let codec = holds.codec.parse().map_err(|_| Refusal::Codec(holds.codec.clone()))?;
+    Ok(StoreSpec { options: holds.options.clone(), codec, actions: holds.actions })
+}
+
+/// The most memory that a store may come to take, its files included.
+fn check_memory(options: &StoreOptions, limit: u64) -> Result<(), Refusal> {
+    let items: u64 = options.tables.iter().map(|table| table.capacity as u64).fold(0, u64::saturating_add);
+    let ring = options.bytes_max as u64;
+    let bytes = items
+        .saturating_mul(ITEM_BYTES_MAX)
+        .saturating_add(ring)
+        .saturating_add(ring / CHUNK_BYTES_MIN * ENTRY_BYTES)
+        .saturating_add(LANES_BYTES_MAX);
+    if bytes > limit {
+        return Err(Refusal::TooMuchMemory { bytes, limit });
+    }
+    Ok(())
+}
+
+/// What can't be changed must be the same.
+fn check_same(ours: &StoreSpec, theirs: &StoreSpec) -> Result<(), Refusal> {
+    let fields = |spec: &StoreSpec| {
         let options = &spec.options;
-        [
-            ("capacity", options.capacity.to_string()),
+        let mut fields = vec![
             ("bytes_max", options.bytes_max.to_string()),
             ("stack", options.stack.to_string()),
             ("frame_bytes", options.frame_bytes.to_string()),
             ("codec", spec.codec.to_string()),
             ("actions", spec.actions.to_string()),
-            ("sampler", format!("{:?}", options.sampler)),
-            ("priority_exponent", options.priority_exponent.to_string()),
-            ("priority_constant", options.priority_constant.to_string()),
-            ("first_priority", options.first_priority.to_string()),
-        ]
+            ("number of tables", options.tables.len().to_string()),
+        ];
+        for table in &options.tables {
+            fields.push(("table", table.name.clone()));
+            fields.push(("sampler", table.sampler.to_string()));
+            fields.push(("remover", table.remover.to_string()));
+            fields.push(("max_times_sampled", table.max_times_sampled.to_string()));
+            fields.push(("priority_constant", table.priority_constant.to_string()));
+            fields.push(("first_priority", table.first_priority.to_string()));
+        }
+        fields
     };
     let mut both = fields(ours).into_iter().zip(fields(theirs));
     match both.find(|(ours, theirs)| ours != theirs) {

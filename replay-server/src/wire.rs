@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use proto::limits::{INSERT_BYTES_MAX, POINTS_MAX, SAMPLE_BYTES_MAX, UPDATES_MAX};
+use proto::limits::{INSERT_BYTES_MAX, OTHER_BYTES_MAX, POINTS_MAX, SAMPLE_BYTES_MAX, UPDATES_MAX};
 use proto::v1::replay_server::{Replay, SERVICE_NAME};
 use tonic::body::Body;
 use tonic::codec::Codec;
@@ -21,10 +21,10 @@ use crate::service::ReplayService;
 
 /// Bytes of a request without lists: a run's name, a table.
 const SMALL_BYTES_MAX: usize = 4 << 10;
-/// Bytes of a request for samples: its points, and the rest.
-const POINTS_BYTES_MAX: usize = POINTS_MAX * 9 + SMALL_BYTES_MAX;
-/// Bytes of new priorities and removals: 40 and 30 at most for each, and the rest.
-const UPDATES_BYTES_MAX: usize = UPDATES_MAX * (40 + 30) + SMALL_BYTES_MAX;
+/// Bytes of new priorities and removals: 23 and 15 at most for each, and the rest.
+const UPDATES_BYTES_MAX: usize = UPDATES_MAX * (23 + 15) + SMALL_BYTES_MAX;
+/// Bytes of a request for samples: its points, and updates.
+const POINTS_BYTES_MAX: usize = POINTS_MAX * 9 + UPDATES_BYTES_MAX;
 
 /// The service, ready to be added to a server's routes.
 #[derive(Clone)]
@@ -76,8 +76,18 @@ async fn route(service: Arc<ReplayService>, request: http::Request<Body>) -> htt
             let mut grpc = grpc(&service, UPDATES_BYTES_MAX, SMALL_BYTES_MAX);
             grpc.unary(call!(update_priorities), request).await
         }
+        "/Configure" => {
+            grpc(&service, SMALL_BYTES_MAX, SMALL_BYTES_MAX).unary(call!(configure), request).await
+        }
+        // A thousand items of 255 steps each are 8 MB.
+        "/Inspect" => grpc(&service, SMALL_BYTES_MAX, SAMPLE_BYTES_MAX).unary(call!(inspect), request).await,
+        "/Look" => grpc(&service, SMALL_BYTES_MAX, SAMPLE_BYTES_MAX).unary(call!(look), request).await,
+        "/Snapshot" => {
+            let mut grpc = grpc(&service, SMALL_BYTES_MAX, SAMPLE_BYTES_MAX);
+            grpc.server_streaming(call!(snapshot), request).await
+        }
         "/Grant" => grpc(&service, SMALL_BYTES_MAX, SMALL_BYTES_MAX).unary(call!(grant), request).await,
-        "/Info" => grpc(&service, SMALL_BYTES_MAX, SMALL_BYTES_MAX).unary(call!(info), request).await,
+        "/Info" => grpc(&service, SMALL_BYTES_MAX, OTHER_BYTES_MAX).unary(call!(info), request).await,
         _ => unknown(),
     }
 }

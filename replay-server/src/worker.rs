@@ -48,11 +48,32 @@ pub struct Handle {
     turn: Arc<Notify>,
 }
 
+/// A way to the shard that does not keep its thread alive.
+pub struct WeakHandle {
+    jobs: mpsc::WeakSender<Job>,
+    phase: watch::Receiver<Phase>,
+    inserts: watch::Receiver<u64>,
+    turn: Arc<Notify>,
+}
+
+impl WeakHandle {
+    /// The way to a shard that someone else still uses.
+    pub fn upgrade(&self) -> Option<Handle> {
+        let Self { jobs, phase, inserts, turn } = self;
+        Some(Handle {
+            jobs: jobs.upgrade()?,
+            phase: phase.clone(),
+            inserts: inserts.clone(),
+            turn: turn.clone(),
+        })
+    }
+}
+
 /// Resolves when the thread has ended, which it does when nobody has a handle any more, or when it fails.
 pub struct Ended(oneshot::Receiver<()>);
 
-/// Starts the thread.
-pub fn spawn(shard: Shard, metrics: Metrics) -> io::Result<(Handle, Ended)> {
+/// Starts the thread. With `sync_each`, nothing is answered before what it changed is on the disk.
+pub fn spawn(shard: Shard, metrics: Metrics, sync_each: bool) -> io::Result<(Handle, Ended)> {
     let (jobs, mailbox) = mpsc::channel(MAILBOX_JOBS_MAX);
     let (phase_sender, phase) = watch::channel(Phase::default());
     let (inserts_sender, inserts) = watch::channel(0);
@@ -60,22 +81,46 @@ pub fn spawn(shard: Shard, metrics: Metrics) -> io::Result<(Handle, Ended)> {
     let turn = Arc::new(Notify::new());
     let published = Published { phase: phase_sender, inserts: inserts_sender, turn: turn.clone(), metrics };
     let work = move || {
-        work(mailbox, shard, &published);
+        work(mailbox, shard, &published, sync_each);
         drop(alive);
     };
     thread::Builder::new().name("shard".into()).spawn(work)?;
     Ok((Handle { jobs, phase, inserts, turn }, Ended(ended)))
 }
 
-fn work(mut mailbox: mpsc::Receiver<Job>, mut shard: Shard, published: &Published) {
+fn work(mut mailbox: mpsc::Receiver<Job>, mut shard: Shard, published: &Published, sync_each: bool) {
+    let mut synced = shard.standing();
+    published.publish(&synced);
+    let mut answers = Vec::new();
     while let Some(job) = mailbox.blocking_recv() {
-        let answer = job(&mut shard);
-        published.publish(&shard.standing());
-        published.metrics.mailbox_depth.set(mailbox.len() as i64);
-        if let Some(answer) = answer {
-            answer();
+        answers.extend(job(&mut shard));
+        // Whatever waits already shares one visit to the disk.
+        while sync_each && answers.len() < MAILBOX_JOBS_MAX {
+            let Ok(job) = mailbox.try_recv() else { break };
+            answers.extend(job(&mut shard));
         }
+        let standing = shard.standing();
+        // Whatever changes the store is counted, so those who only look do not wait for the disk.
+        if sync_each && standing != synced {
+            if let Err(error) = sync(&shard, &published.metrics) {
+                // Those who wait for an answer see the stream break, and nothing was promised to them.
+                tracing::error!(%error, "cannot write to the data directory, ending");
+                return;
+            }
+            synced.clone_from(&standing);
+        }
+        published.publish(&standing);
+        published.metrics.mailbox_depth.set(mailbox.len() as i64);
+        answers.drain(..).for_each(|answer| answer());
     }
+}
+
+fn sync(shard: &Shard, metrics: &Metrics) -> io::Result<()> {
+    let Some(home) = shard.home() else { return Ok(()) };
+    let started = Instant::now();
+    home.sync()?;
+    metrics.synced(started.elapsed());
+    Ok(())
 }
 
 impl Ended {
@@ -102,6 +147,12 @@ impl Handle {
         });
         self.jobs.send(job).await.map_err(|_| Refusal::Stopping)?;
         answer.await.map_err(|_| Refusal::Stopping)
+    }
+
+    /// For those who only look in now and then.
+    pub fn downgrade(&self) -> WeakHandle {
+        let Self { jobs, phase, inserts, turn } = self.clone();
+        WeakHandle { jobs: jobs.downgrade(), phase, inserts, turn }
     }
 
     /// The same, and how long it took the thread.
@@ -169,7 +220,7 @@ impl Published {
     fn publish(&self, standing: &Standing) {
         let phase = Phase { configured: standing.configured, finished: standing.finished };
         replace_if_other(&self.phase, phase);
-        replace_if_other(&self.inserts, standing.counters.inserts);
+        replace_if_other(&self.inserts, standing.inserts());
         self.metrics.observe(standing);
         if standing.has_room() {
             self.turn.notify_one();

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::convert::TableSpec;
+use proto::convert::StoreSpec;
 use proto::v1;
 use proto::v1::insert_reply::Reply;
 use proto::v1::insert_request::Message;
@@ -51,7 +51,8 @@ pub(crate) async fn serve(
         _ => return Err(Refusal::Hello.into()),
     };
     let writer = convert::writer(hello)?;
-    let spec = admit(context, &writer, replies).await?;
+    let who = format!("actor {}", writer.actor);
+    let spec = admit(context, &writer, &who, replies).await?;
     loop {
         let message = tokio::select! {
             // What was sent before the end is still taken in, if it came in time.
@@ -68,7 +69,7 @@ pub(crate) async fn serve(
             Some(Message::Chunk(chunk)) => check(&writer, &spec, chunk),
         };
         let stored = match chunk {
-            Ok(chunk) => store(context, chunk, replies).await,
+            Ok(chunk) => store(context, chunk, &who, replies).await,
             Err(refusal) => Err(refusal),
         };
         match stored {
@@ -95,7 +96,12 @@ async fn next(
 }
 
 /// Lets a writer in that is of this run and whose frames fit, once the shard knows what fits.
-async fn admit(context: &Context, writer: &Writer, replies: &Replies) -> Result<Arc<TableSpec>, Refusal> {
+async fn admit(
+    context: &Context,
+    writer: &Writer,
+    who: &str,
+    replies: &Replies,
+) -> Result<Arc<StoreSpec>, Refusal> {
     let ask = || {
         let writer = writer.clone();
         context.shard.call(move |shard| shard.admit(&writer))
@@ -103,15 +109,16 @@ async fn admit(context: &Context, writer: &Writer, replies: &Replies) -> Result<
     if let Some(spec) = ask().await?? {
         return Ok(spec);
     }
-    let mut wait = Wait::new(&context.metrics, replies);
+    let what = "the learner has not said yet what this shard holds";
+    let mut wait = Wait::new(context, who, what, replies);
     tokio::select! {
-        never = wait.say("the learner has not said yet what this shard holds") => match never {},
+        never = wait.say(what) => match never {},
         configured = context.shard.phase(|phase| phase.configured) => configured?,
     };
     Ok(ask().await??.expect("a configured shard knows what it holds"))
 }
 
-fn check(writer: &Writer, spec: &TableSpec, chunk: v1::Chunk) -> Result<Chunk, Refusal> {
+fn check(writer: &Writer, spec: &StoreSpec, chunk: v1::Chunk) -> Result<Chunk, Refusal> {
     let chunk = proto::convert::chunk(chunk, spec.actions)?;
     let (actor, incarnation) = (chunk.lane.actor, chunk.lane.incarnation);
     if (actor, incarnation) != (writer.actor, writer.incarnation) {
@@ -124,6 +131,7 @@ fn check(writer: &Writer, spec: &TableSpec, chunk: v1::Chunk) -> Result<Chunk, R
 async fn store(
     context: &Context,
     mut chunk: Chunk,
+    who: &str,
     replies: &Replies,
 ) -> Result<Option<v1::Stored>, Refusal> {
     let (lane, sequence) = (chunk.lane.lane, chunk.sequence);
@@ -142,8 +150,8 @@ async fn store(
                 allowance
             }
         };
-        let wait = wait.get_or_insert_with(|| Wait::new(&context.metrics, replies));
         let what = format!("the learner grants no more inserts (allowance {allowance} reached)");
+        let wait = wait.get_or_insert_with(|| Wait::new(context, who, &what, replies));
         tokio::select! {
             () = context.shard.queue() => turn = Some(context.shard.turn()),
             never = wait.say(&what) => match never {},

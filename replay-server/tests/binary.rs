@@ -93,7 +93,7 @@ async fn a_thousand_silent_connections_take_little_and_disturb_nobody() {
         silent.push(raw);
         if number % 10 == 0 {
             assert_eq!(writing.write(chunk(0, 1, 0, 1 + number / 10)).await.items, 4);
-            assert_eq!(sampling.ask(sample(1, vec![0.5; 32])).await.unwrap().items.len(), 32);
+            assert_eq!(sampling.draw(0, vec![0.5; 32]).await.len(), 32);
         }
     }
     until(async || process.metric("rpc_connections") >= 501.0).await;
@@ -125,19 +125,37 @@ async fn messages_that_are_large_or_blow_up_take_little_memory() {
     until(async || process.metric(too_large) == 1.0).await;
     for _ in 0..10 {
         let mut large = chunk(0, 1, 0, 0);
-        large.steps[0].frame = vec![1; limits::INSERT_BYTES_MAX].into();
+        large.frames = vec![1; limits::INSERT_BYTES_MAX].into();
         let writing = Writing::open(&mut client, hello(0, 1)).await;
         writing.send(large).await;
         assert_status(&writing.refusal().await, Code::ResourceExhausted, "larger than this server takes");
     }
     assert_eq!(process.metric(too_large), 11.0);
-    // A million empty steps are two megabytes on the wire, and a hundred in memory.
-    let writing = Writing::open(&mut client, hello(0, 1)).await;
-    writing.send(v1::Chunk { steps: vec![v1::Step::default(); 1_000_000], ..chunk(0, 1, 0, 0) }).await;
-    assert_status(&writing.refusal().await, Code::InvalidArgument, "steps is 1000000, must be at most 1024");
-    let updates = vec![v1::PriorityUpdate::default(); 2_000_000];
-    let status = client.update_priorities(update(1, updates)).await.unwrap_err();
-    assert_status(&status, Code::InvalidArgument, "updates is 2000000, must be at most 65536");
+    // A million numbers are a megabyte on the wire, and eight in memory.
+    let columns: [fn(&mut v1::Chunk); 4] = [
+        |chunk| chunk.item_firsts = vec![1; 1_000_000],
+        |chunk| chunk.frame_bytes = vec![1; 1_000_000],
+        |chunk| chunk.steps.as_mut().unwrap().weights_numbers = vec![1; 1_000_000],
+        |chunk| chunk.item_lengths = vec![1; 1_000_000].into(),
+    ];
+    for spoil in columns {
+        let mut large = chunk(0, 1, 0, 0);
+        spoil(&mut large);
+        let writing = Writing::open(&mut client, hello(0, 1)).await;
+        writing.send(large).await;
+        assert_status(&writing.refusal().await, Code::InvalidArgument, "bytes beside frames is 100");
+    }
+    let many = v1::Updates { priorities: vec![1.0; 2_000_000], ..v1::Updates::default() };
+    let status = client.update_priorities(update(1, many)).await.unwrap_err();
+    assert_status(&status, Code::ResourceExhausted, "larger than this server takes");
+    // As many as fit into the size of a message.
+    let many = v1::Updates { generations: vec![1; 2_400_000], ..v1::Updates::default() };
+    let status = client.update_priorities(update(1, many.clone())).await.unwrap_err();
+    assert_status(&status, Code::InvalidArgument, "generations has 2400000 entries");
+    let mut sampling = Sampling::open(&mut client).await;
+    let request = v1::SampleRequest { updates: Some(many), ..sample(1, vec![]) };
+    let status = sampling.ask(request).await.unwrap_err();
+    assert_status(&status, Code::InvalidArgument, "generations has 2400000 entries");
 
     let taken = process.memory("VmHWM") - before;
     println!("{taken} bytes at most");

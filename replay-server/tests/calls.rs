@@ -5,6 +5,7 @@ mod common;
 use common::*;
 use proto::v1::insert_reply::Reply;
 use proto::{PROTOCOL, v1};
+use replay::{ItemKey, LaneKey};
 use tonic::Code;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -19,29 +20,28 @@ async fn what_is_inserted_is_drawn_as_it_was_and_can_be_given_new_priorities() {
     // Priorities are 1 to 7, the exponent is 1: the point 0.999 draws the last item.
     let mut sampling = Sampling::open(&mut client).await;
     let reply = sampling.ask(sample(1, vec![0.999, 0.0])).await.unwrap();
-    let [last, first] = &reply.items[..] else { panic!("{reply:?}") };
-    assert_eq!((last.first_step, last.priority, last.times_sampled), (6, 7.0, 1));
-    assert_eq!((last.probability, first.probability), (7.0 / 28.0, 1.0 / 28.0));
-    assert_eq!((last.age_inserts, first.age_inserts), (0, 6));
-    assert_eq!(last.lane, Some(v1::LaneKey { actor: 3, incarnation: 9, lane: 0 }));
-    let frames: Vec<_> = (3..=7).map(|step| frame(0, step)).collect();
-    assert_eq!(last.frames, frames);
-    assert_eq!(first.frames, [frame(0, 0), frame(0, 1)]);
-    assert_eq!(last.steps, [chunk(3, 9, 0, 1).steps[2].taken.unwrap()]);
+    let drawn = batch(reply.batch);
+    let [last, first] = &drawn.items().collect::<Vec<_>>()[..] else { panic!("{drawn:?}") };
+    assert_eq!((last.first_step(), last.priority().get(), last.times_sampled()), (6, 7.0, 1));
+    assert_eq!((last.probability(), first.probability()), (7.0 / 28.0, 1.0 / 28.0));
+    assert_eq!((last.age_inserts(), first.age_inserts()), (0, 6));
+    assert_eq!(last.lane(), LaneKey { actor: 3, incarnation: 9, lane: 0 });
+    assert_eq!((last.frames().len(), first.frames().len()), (5, 2));
+    assert_frames(last);
+    assert_frames(first);
     let standing = reply.shard.unwrap();
-    assert_eq!((standing.id.as_str(), standing.incarnation, standing.items), ("shard-a", 7, 7));
-    assert_eq!((standing.mass, standing.inserts_allowed), (28.0, 1000));
-    assert_eq!(standing.counters.unwrap().samples, 2);
+    assert_eq!((standing.id.as_str(), standing.incarnation), ("shard-a", running.incarnation));
+    assert_eq!((standing.tables[0].items, standing.tables[0].mass), (7, 28.0));
+    assert_eq!((standing.tables[0].samples, standing.inserts_allowed), (2, 1000));
 
-    let updates = vec![v1::PriorityUpdate { key: last.key, priority: 107.0 }];
-    let gone = v1::ItemKey { shard_incarnation: 7, slot: 3, generation: 999 };
-    let mut request = update(1, updates);
-    request.updates.push(v1::PriorityUpdate { key: Some(gone), priority: 1.0 });
-    request.remove = vec![first.key.unwrap(), gone];
+    let gone = ItemKey { slot: 3, generation: 999, ..last.key() };
+    let mut request = updates(&[(last.key(), 107.0), (gone, 1.0)]);
+    request.removed_slots = vec![first.key().slot, gone.slot];
+    request.removed_generations = vec![first.key().generation, gone.generation];
     request.largest_priority = 500.0;
-    let reply = client.update_priorities(request).await.unwrap().into_inner();
+    let reply = client.update_priorities(update(1, request)).await.unwrap().into_inner();
     assert_eq!((reply.applied, reply.stale, reply.removed), (1, 1, 1));
-    let standing = reply.shard.unwrap();
+    let standing = reply.shard.unwrap().tables[0];
     assert_eq!((standing.mass, standing.items, standing.largest_priority), (127.0, 6, 500.0));
 
     // The caller has nothing more to say, so the stream ends well.
@@ -76,13 +76,12 @@ async fn a_shard_that_was_told_nothing_waits_and_answers() {
     let running = Running::start().await;
     let mut client = running.client();
     let info = state(&mut client).await;
-    assert_eq!((info.protocol, info.run.as_str(), info.table), (PROTOCOL, "", None));
-    assert_eq!(info.shard.unwrap().items, 0);
+    assert_eq!((info.protocol, info.run.as_str(), info.store), (PROTOCOL, "", None));
+    assert_eq!((info.shard.unwrap().tables, info.durable), (vec![], false));
     let mut sampling = Sampling::open(&mut client).await;
-    assert!(sampling.ask(sample(1, vec![0.5])).await.unwrap().items.is_empty());
-    let key = v1::ItemKey { shard_incarnation: 7, slot: 0, generation: 0 };
-    let one = vec![v1::PriorityUpdate { key: Some(key), priority: 1.0 }];
-    let updated = client.update_priorities(update(1, one)).await.unwrap().into_inner();
+    assert!(sampling.draw(0, vec![0.5]).await.is_empty());
+    let key = ItemKey { incarnation: running.incarnation, slot: 0, generation: 0 };
+    let updated = client.update_priorities(update(1, updates(&[(key, 1.0)]))).await.unwrap().into_inner();
     assert_eq!((updated.applied, updated.stale, updated.removed), (0, 1, 0));
 
     // The writer waits, is told for what, and goes on once the learner has spoken.
@@ -92,7 +91,7 @@ async fn a_shard_that_was_told_nothing_waits_and_answers() {
     assert_eq!(waiting.what, "the learner has not said yet what this shard holds");
     assert!(waiting.seconds >= 1.0);
     assert_eq!(running.metric("replay_writers_waiting"), 1.0);
-    client.grant(grant(1, allowance(7, 10))).await.unwrap();
+    client.grant(grant(1, running.allowance(10))).await.unwrap();
     assert_eq!(writing.stored().await.items, 3);
     assert_eq!(running.metric("replay_writers_waiting"), 0.0);
     assert!(running.metric("replay_writer_wait_seconds_total") >= 1.0);
@@ -109,12 +108,12 @@ async fn a_writer_waits_for_its_allowance_says_so_and_goes_on() {
     writing.send(chunk(0, 1, 0, 2)).await;
     let Some(Reply::Waiting(waiting)) = writing.reply().await.unwrap() else { panic!("no word") };
     assert_eq!(waiting.what, "the learner grants no more inserts (allowance 5 reached)");
-    let info = client.info(v1::InfoRequest {}).await.unwrap().into_inner().shard.unwrap();
-    assert_eq!((info.writers_waiting, info.items, info.inserts_allowed), (1, 7, 5));
+    let shard = client.info(v1::InfoRequest {}).await.unwrap().into_inner().shard.unwrap();
+    assert_eq!((shard.writers_waiting, shard.tables[0].items, shard.inserts_allowed), (1, 7, 5));
 
     // An allowance comes with a sample request as well. One that is too small changes nothing.
     let mut sampling = Sampling::open(&mut client).await;
-    let with = |inserts| v1::SampleRequest { allowance: allowance(7, inserts), ..sample(1, vec![]) };
+    let with = |inserts| v1::SampleRequest { allowance: running.allowance(inserts), ..sample(1, vec![]) };
     sampling.ask(with(7)).await.unwrap();
     assert_eq!(running.metric("replay_writers_waiting"), 1.0);
     sampling.ask(with(8)).await.unwrap();
@@ -134,11 +133,11 @@ async fn many_writers_share_what_is_granted_and_each_gets_its_turn() {
     until(async || running.metric("replay_writers_waiting") == 20.0).await;
     // One after the other, then the rest at once.
     for inserts in 1..=4 {
-        client.grant(grant(1, allowance(7, inserts * 3))).await.unwrap();
+        client.grant(grant(1, running.allowance(inserts * 3))).await.unwrap();
         until(async || running.metric("replay_writers_waiting") == 20.0 - inserts as f64).await;
         assert_eq!(running.metric("replay_inserts_total"), inserts as f64 * 3.0);
     }
-    client.grant(grant(1, allowance(7, 1000))).await.unwrap();
+    client.grant(grant(1, running.allowance(1000))).await.unwrap();
     for writing in &mut writers {
         assert_eq!(writing.stored().await.items, 3);
     }
@@ -170,9 +169,9 @@ async fn an_older_learner_is_refused_everywhere() {
     assert_status(&old.ask(sample(1, vec![])).await.unwrap_err(), Code::FailedPrecondition, text);
     let mut late = Sampling::open(&mut client).await;
     assert_status(&late.ask(sample(1, vec![])).await.unwrap_err(), Code::FailedPrecondition, text);
-    let late = client.update_priorities(update(1, vec![])).await.unwrap_err();
+    let late = client.update_priorities(update(1, updates(&[]))).await.unwrap_err();
     assert_status(&late, Code::FailedPrecondition, text);
-    let late = client.grant(grant(1, allowance(7, 5000))).await.unwrap_err();
+    let late = client.grant(grant(1, running.allowance(5000))).await.unwrap_err();
     assert_status(&late, Code::FailedPrecondition, text);
     assert_eq!(state(&mut client).await.shard.unwrap().inserts_allowed, 1000);
     assert_eq!(running.refused("fenced"), 4.0);
@@ -186,25 +185,27 @@ async fn an_older_learner_is_refused_everywhere() {
 async fn a_shard_that_comes_back_ignores_the_allowance_of_its_former_life() {
     let directory = tempfile::tempdir().unwrap();
     let listen = format!("unix:{}/s.sock", directory.path().display());
-    let running = Running::start_at(&listen, 7).await;
-    let mut client = running.client();
-    client.grant(grant(1, allowance(7, 1000))).await.unwrap();
+    let former = Running::start_at(&listen, None).await;
+    let stale = former.allowance(1000);
+    let mut client = former.client();
+    client.grant(grant(1, stale)).await.unwrap();
     let mut writing = Writing::open(&mut client, hello(0, 1)).await;
     writing.write(chunk(0, 1, 0, 0)).await;
-    running.stop().await;
+    former.stop().await;
     assert_status(&writing.refusal().await, Code::Unavailable, "");
 
-    let running = Running::start_at(&listen, 8).await;
-    // The same client finds the way.
-    let standing = client.grant(grant(1, allowance(7, 1000))).await.unwrap().into_inner().shard.unwrap();
-    assert_eq!((standing.incarnation, standing.items, standing.inserts_allowed), (8, 0, 0));
+    // Without a data directory it comes back as somebody else.
+    let running = Running::start_at(&listen, None).await;
+    let shard = client.grant(grant(1, stale)).await.unwrap().into_inner().shard.unwrap();
+    assert_eq!((shard.incarnation, shard.inserts_allowed), (running.incarnation, 0));
+    assert_eq!(shard.tables[0].items, 0);
     let mut writing = Writing::open(&mut client, hello(0, 1)).await;
     writing.send(chunk(0, 1, 0, 1)).await;
     let mut sampling = Sampling::open(&mut client).await;
-    let stale = v1::SampleRequest { allowance: allowance(7, 1000), ..sample(1, vec![]) };
-    assert_eq!(sampling.ask(stale).await.unwrap().shard.unwrap().inserts_allowed, 0);
+    let request = v1::SampleRequest { allowance: stale, ..sample(1, vec![]) };
+    assert_eq!(sampling.ask(request).await.unwrap().shard.unwrap().inserts_allowed, 0);
     let Some(Reply::Waiting(_)) = writing.reply().await.unwrap() else { panic!("no word") };
-    client.grant(grant(1, allowance(8, 1000))).await.unwrap();
+    client.grant(grant(1, running.allowance(1000))).await.unwrap();
     // What came before is lost with the former life, and said to be.
     assert_eq!(writing.stored().await.chunks_lost, 1);
     running.stop().await;
@@ -226,10 +227,10 @@ async fn at_the_end_of_the_run_every_writer_hears_of_it() {
         assert_eq!(writing.reply().await.unwrap(), None);
     }
     // It stays finished, and can still be drawn from.
-    client.grant(grant(1, allowance(7, 100))).await.unwrap();
-    assert_eq!(state(&mut client).await.shard.unwrap().items, 3);
+    client.grant(grant(1, running.allowance(100))).await.unwrap();
+    assert_eq!(standing(&mut client).await.items, 3);
     let mut sampling = Sampling::open(&mut client).await;
-    assert_eq!(sampling.ask(sample(1, vec![0.1])).await.unwrap().items.len(), 1);
+    assert_eq!(sampling.draw(0, vec![0.1]).await.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -258,17 +259,141 @@ async fn a_grant_can_wait_for_inserts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_table_can_be_granted_again_but_not_changed() {
+async fn a_store_can_be_granted_again_but_what_it_holds_for_ever_not_changed() {
     let running = Running::granted(1000).await;
     let mut client = running.client();
     client.grant(grant(1, None)).await.unwrap();
-    client.grant(v1::GrantRequest { table: None, ..grant(1, None) }).await.unwrap();
-    let other = v1::Table { capacity: 2000, ..table() };
-    let status = client.grant(v1::GrantRequest { table: Some(other), ..grant(1, None) }).await.unwrap_err();
-    assert_status(&status, Code::FailedPrecondition, "table has capacity 1000, not 2000");
-    let other = v1::Table { uniform: true, ..table() };
-    let status = client.grant(v1::GrantRequest { table: Some(other), ..grant(1, None) }).await.unwrap_err();
-    assert_status(&status, Code::FailedPrecondition, "sampler Proportional, not Uniform");
-    assert_eq!(state(&mut client).await.table, Some(table()));
-    assert_eq!(running.refused("table"), 2.0);
+    client.grant(v1::GrantRequest { store: None, ..grant(1, None) }).await.unwrap();
+    type Change = fn(&mut v1::Store);
+    let changes: [(Change, &str); 11] = [
+        (|store| store.bytes_max += 64, "bytes_max 1048576, not 1048640"),
+        (|store| store.stack = 2, "stack 4, not 2"),
+        (|store| store.frame_bytes = 100, "frame_bytes 64, not 100"),
+        (|store| store.codec = "delta".into(), "codec none, not delta"),
+        (|store| store.actions = 5, "actions 4, not 5"),
+        (|store| store.tables.push(table("other")), "number of tables 1, not 2"),
+        (|store| store.tables[0].name = "other".into(), "table replay, not other"),
+        (|store| store.tables[0].sampler = "uniform".into(), "sampler proportional, not uniform"),
+        (|store| store.tables[0].remover = "lifo".into(), "remover fifo, not lifo"),
+        (|store| store.tables[0].max_times_sampled = 1, "max_times_sampled 0, not 1"),
+        (|store| store.tables[0].priority_constant = 0.5, "priority_constant 0, not 0.5"),
+    ];
+    for (change, part) in changes {
+        let mut other = store();
+        change(&mut other);
+        let request = v1::GrantRequest { store: Some(other), ..grant(1, running.allowance(9999)) };
+        assert_status(&client.grant(request).await.unwrap_err(), Code::FailedPrecondition, part);
+    }
+    let info = state(&mut client).await;
+    assert_eq!((info.store, info.shard.unwrap().inserts_allowed), (Some(store()), 1000));
+    assert_eq!(running.refused("table"), changes.len() as f64);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_over_the_same_frames_are_drawn_from_each_in_its_own_way() {
+    let alike = v1::Table { sampler: "uniform".into(), ..table("alike") };
+    let small = v1::Table { capacity: 3, ..table("by-priority") };
+    let running = Running::granted_store(store_of(vec![alike, small]), 1000).await;
+    let mut client = running.client();
+    let mut writing = Writing::open(&mut client, hello(0, 1)).await;
+    for sequence in 0..2 {
+        let both = chunk_for(LaneKey { actor: 0, incarnation: 1, lane: 0 }, sequence, 2);
+        let stored = writing.write(proto::convert::chunk_message(both)).await;
+        assert_eq!(stored.items, [6, 8][sequence as usize]);
+    }
+    let mut sampling = Sampling::open(&mut client).await;
+    let points: Vec<f64> = (0..70).map(|point| f64::from(point) / 70.0).collect();
+    let mut counts = [0; 7];
+    let drawn = sampling.draw(0, points).await;
+    for item in drawn.items() {
+        assert_frames(&item);
+        assert!((item.probability() - 1.0 / 7.0).abs() < 1e-12);
+        counts[item.first_step() as usize] += 1;
+    }
+    assert_eq!(counts, [10; 7]);
+    // The other one keeps the newest three, of priorities 5 to 7.
+    let drawn = sampling.draw(1, vec![0.0, 0.4, 0.999]).await;
+    let mut found: Vec<_> = drawn.items().map(|item| (item.first_step(), item.probability())).collect();
+    found.sort_by_key(|&(first, _)| first);
+    assert_eq!(found, [(4, 5.0 / 18.0), (5, 6.0 / 18.0), (6, 7.0 / 18.0)]);
+    drawn.items().for_each(|item| assert_frames(&item));
+    // Each has priorities of its own.
+    let key = drawn.items().find(|item| item.first_step() == 4).unwrap().key();
+    let request = v1::Updates { table: 1, ..updates(&[(key, 87.0)]) };
+    assert_eq!(client.update_priorities(update(1, request)).await.unwrap().into_inner().applied, 1);
+    let shard = state(&mut client).await.shard.unwrap();
+    let [alike, small] = &shard.tables[..] else { panic!("{shard:?}") };
+    assert_eq!((alike.items, alike.mass, alike.samples, alike.largest_priority), (7, 7.0, 70, 7.0));
+    assert_eq!((small.items, small.mass, small.samples, small.largest_priority), (3, 100.0, 3, 87.0));
+    assert_eq!((small.inserts, small.evicted, shard.counters.unwrap().inserts), (7, 4, 14));
+    assert_eq!(running.metric("replay_items"), 10.0);
+    let status = sampling.ask(v1::SampleRequest { table: 2, ..sample(1, vec![0.5]) }).await.unwrap_err();
+    assert_status(&status, Code::InvalidArgument, "no table number 2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_uses_items_up_is_a_queue() {
+    let queue = v1::Table { sampler: "fifo".into(), max_times_sampled: 1, ..table("queue") };
+    let running = Running::granted_store(store_of(vec![queue]), 1000).await;
+    let mut client = running.client();
+    let mut writing = Writing::open(&mut client, hello(0, 1)).await;
+    let mut sampling = Sampling::open(&mut client).await;
+    let mut taken = Vec::new();
+    for sequence in 0..30 {
+        writing.write(chunk(0, 1, 0, sequence)).await;
+        // Where to draw does not matter. Sometimes fewer are there than were asked for.
+        let asked = [1, 3, 9][sequence as usize % 3];
+        let drawn = sampling.draw(0, vec![0.7; asked]).await;
+        assert!(drawn.items().all(|item| item.times_sampled() == 1 && item.probability() == 1.0));
+        drawn.items().for_each(|item| assert_frames(&item));
+        taken.extend(drawn.items().map(|item| item.first_step()));
+    }
+    loop {
+        let drawn = sampling.draw(0, vec![0.0; 7]).await;
+        taken.extend(drawn.items().map(|item| item.first_step()));
+        if drawn.is_empty() {
+            break;
+        }
+    }
+    // Each once, in the order of insertion.
+    assert_eq!(taken, (0..119).collect::<Vec<_>>());
+    let standing = standing(&mut client).await;
+    assert_eq!((standing.items, standing.used_up, standing.samples), (0, 119, 119));
+    assert_eq!(running.metric("replay_evictions_total{cause=\"used-up\"}"), 119.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn updates_that_come_with_a_request_are_applied_before_it_draws() {
+    let running = Running::granted(1000).await;
+    let mut client = running.client();
+    let mut writing = Writing::open(&mut client, hello(0, 1)).await;
+    writing.write(chunk(0, 1, 0, 0)).await;
+    let mut sampling = Sampling::open(&mut client).await;
+    // Priorities are 1, 2 and 3.
+    let drawn = sampling.draw(0, vec![0.0, 0.4, 0.9]).await;
+    let keys: Vec<ItemKey> = drawn.items().map(|item| item.key()).collect();
+    let gone = ItemKey { generation: 77, ..keys[0] };
+    let mut changed = updates(&[(keys[0], 95.0), (gone, 5.0), (keys[0], 94.0)]);
+    // One that can't be decoded goes as well, and a larger priority is known elsewhere.
+    (changed.removed_slots, changed.removed_generations) = (vec![keys[1].slot], vec![keys[1].generation]);
+    changed.largest_priority = 500.0;
+    let request = v1::SampleRequest { updates: Some(changed), ..sample(1, vec![0.5; 4]) };
+    let reply = sampling.ask(request).await.unwrap();
+    assert_eq!((reply.applied, reply.stale), (2, 1));
+    for item in batch(reply.batch).items() {
+        assert_eq!((item.key(), item.priority().get(), item.probability()), (keys[0], 94.0, 94.0 / 97.0));
+    }
+    let table = reply.shard.unwrap().tables[0];
+    assert_eq!((table.items, table.mass, table.largest_priority), (2, 97.0, 500.0));
+    assert_eq!((table.updates, table.stale_updates, table.removed_items), (2, 1, 1));
+    for (result, count) in [("applied", 2.0), ("stale", 1.0), ("removed", 1.0)] {
+        assert_eq!(running.metric(&format!("replay_priority_updates_total{{result=\"{result}\"}}")), count);
+    }
+    // Without points they are applied all the same, and those of a former life are stale.
+    let former = updates(&[(ItemKey { incarnation: running.incarnation ^ 1, ..keys[2] }, 9.0)]);
+    let reply = sampling.ask(v1::SampleRequest { updates: Some(former), ..sample(1, vec![]) }).await.unwrap();
+    assert_eq!((reply.applied, reply.stale), (0, 1));
+    let last = updates(&[(keys[2], 6.0)]);
+    let reply = sampling.ask(v1::SampleRequest { updates: Some(last), ..sample(1, vec![]) }).await.unwrap();
+    assert_eq!((reply.applied, reply.shard.unwrap().tables[0].mass), (1, 100.0));
 }

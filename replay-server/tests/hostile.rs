@@ -8,7 +8,6 @@ use common::raw_codec::send_raw;
 use common::raw_http2::Raw;
 use common::*;
 use proto::v1::insert_request::Message;
-use proto::v1::new_item::Priority;
 use proto::v1::replay_client::ReplayClient;
 use proto::{limits, v1};
 use tokio::io::AsyncWriteExt;
@@ -62,7 +61,7 @@ impl Victim {
         assert_eq!(state(&mut self.client).await, self.before);
         assert_eq!(self.writing.write(chunk(0, 1, 0, 1)).await.items, 4);
         let mut sampling = Sampling::open(&mut self.client).await;
-        assert_eq!(sampling.ask(sample(1, vec![0.5; 8])).await.unwrap().items.len(), 8);
+        assert_eq!(sampling.draw(0, vec![0.5; 8]).await.len(), 8);
         assert_eq!(self.running.metric("replay_writers_waiting"), 0.0);
         self.running.stop().await;
     }
@@ -71,14 +70,14 @@ impl Victim {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_is_too_large_is_refused() {
     let mut victim = Victim::new().await;
-    let large = |chunk: &mut v1::Chunk| chunk.steps[0].frame = vec![1; limits::INSERT_BYTES_MAX].into();
+    let large = |chunk: &mut v1::Chunk| chunk.frames = vec![1; limits::INSERT_BYTES_MAX].into();
     victim.refuses_spoilt(Code::ResourceExhausted, "larger than this server takes", large).await;
     let run = "x".repeat(8 << 10);
     let caller = Some(v1::Caller { run, ..proto::caller(RUN) });
     let status = victim.client.grant(v1::GrantRequest { caller, ..grant(1, None) }).await.unwrap_err();
     assert_status(&status, Code::ResourceExhausted, "larger than this server takes");
     let mut sampling = Sampling::open(&mut victim.client).await;
-    let status = sampling.ask(sample(1, vec![0.5; 100_000])).await.unwrap_err();
+    let status = sampling.ask(sample(1, vec![0.5; 400_000])).await.unwrap_err();
     assert_status(&status, Code::ResourceExhausted, "larger than this server takes");
     assert_eq!(victim.running.messages_refused("too_large"), 3.0);
     victim.goes_on_as_before().await;
@@ -100,10 +99,7 @@ async fn frames_of_another_shape_are_refused() {
         assert_status(&writing.refusal().await, Code::InvalidArgument, part);
     }
     let resized = |bytes: usize| {
-        move |chunk: &mut v1::Chunk| {
-            chunk.steps[1].frame = vec![0; bytes].into();
-            chunk.steps[1].frame_crc32c = crc32c(&chunk.steps[1].frame);
-        }
+        move |chunk: &mut v1::Chunk| set_frames(chunk, &[64, bytes, 64, 64].map(|bytes| vec![7; bytes]))
     };
     let part = "frame of step 1 has 200 bytes";
     victim.refuses_spoilt(Code::InvalidArgument, part, resized(200)).await;
@@ -115,46 +111,140 @@ async fn frames_of_another_shape_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn steps_and_items_that_cannot_be_are_refused() {
     let mut victim = Victim::new().await;
-    fn taken(chunk: &mut v1::Chunk, change: Spoil<v1::Taken>) {
-        change(chunk.steps[0].taken.as_mut().unwrap());
-    }
-    let spoils: [(&str, Spoil<v1::Chunk>); 23] = [
-        ("action is 4, must be below 4", |chunk| taken(chunk, |taken| taken.action = 4)),
-        ("action is 4294967295", |chunk| taken(chunk, |taken| taken.action = u32::MAX)),
-        ("reward is NaN", |chunk| taken(chunk, |taken| taken.reward = f32::NAN)),
-        ("log_probability is inf", |chunk| taken(chunk, |taken| taken.log_probability = f32::INFINITY)),
-        ("weights is missing", |chunk| taken(chunk, |taken| taken.weights = None)),
+    let spoils: [(&str, Spoil<v1::Chunk>); 25] = [
+        ("action is 4, must be below 4", |chunk| steps(chunk).actions[0] = 4),
+        ("action is 4294967295", |chunk| steps(chunk).actions[0] = u32::MAX),
+        ("reward is NaN", |chunk| steps(chunk).rewards[0] = f32::NAN),
+        ("log_probability is inf", |chunk| steps(chunk).log_probabilities[0] = f32::INFINITY),
+        ("flags is 64, must be below 64", |chunk| set_flags(chunk, 1, 64)),
+        ("flags is 255, must be below 64", |chunk| set_flags(chunk, 3, 255)),
+        ("cannot follow", |chunk| set_flags(chunk, 1, KEY_FRAME | STARTS_EPISODE)),
+        ("step 0 must be a key frame", |chunk| set_flags(chunk, 0, STARTS_EPISODE)),
         ("lane is missing", |chunk| chunk.lane = None),
         ("chunk of actor 0 incarnation 1", |chunk| chunk.lane.as_mut().unwrap().actor = 0),
         ("chunk of actor 1 incarnation 2", |chunk| chunk.lane.as_mut().unwrap().incarnation = 2),
-        ("frame of step 0 is damaged", |chunk| chunk.steps[0].frame_crc32c ^= 1),
-        ("steps is 0", |chunk| chunk.steps.clear()),
-        ("steps is 1025", |chunk| chunk.steps = vec![v1::Step::default(); 1025]),
-        ("items is 1025", |chunk| chunk.items = vec![v1::NewItem::default(); 1025]),
+        ("frames are damaged", |chunk| chunk.frames_crc32c ^= 1),
+        ("steps is missing", |chunk| chunk.steps = None),
+        ("steps is 0", |chunk| *chunk = with_steps(0)),
+        ("steps is 1025", |chunk| *chunk = with_steps(1025)),
+        ("items is 1025", |chunk| chunk.item_firsts = vec![0; 1025]),
         ("is too large", |chunk| chunk.sequence = u64::MAX),
         ("is too large", |chunk| (chunk.sequence, chunk.first_step) = (1, u64::MAX)),
         ("must go on at 0", |chunk| chunk.first_step = 1),
-        ("length is 0", |chunk| chunk.items[0].length = 0),
-        ("length is 256", |chunk| chunk.items[0].length = 256),
-        ("must end before step 4", |chunk| chunk.items[0].length = 200),
-        ("must end before step 4", |chunk| chunk.items[2].first = u64::MAX),
-        ("send items in order", |chunk| chunk.items[2].first = 0),
-        ("priority is missing", |chunk| chunk.items[0].priority = None),
-        ("largest is false", |chunk| chunk.items[0].priority = Some(Priority::Largest(false))),
-        ("cannot follow", |chunk| chunk.steps[1].starts_episode = true),
+        ("length is 0", |chunk| chunk.item_lengths = vec![1, 0, 1].into()),
+        ("must end before step 4", |chunk| chunk.item_lengths = vec![1, 255, 1].into()),
+        ("must end before step 4", |chunk| chunk.item_firsts[2] = u64::MAX),
+        ("send items in order", |chunk| chunk.item_firsts[2] = 0),
+        ("item goes to table 1, there are 1", |chunk| chunk.item_tables = vec![0, 0, 1].into()),
+        ("item goes to table 255, there are 1", |chunk| chunk.item_tables = vec![255, 0, 0].into()),
     ];
     for (part, spoil) in spoils {
         victim.refuses_spoilt(Code::InvalidArgument, part, spoil).await;
     }
-    for priority in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0] {
-        let spoil = |chunk: &mut v1::Chunk| chunk.items[2].priority = Some(Priority::Of(priority));
+    for priority in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.5] {
+        let spoil = |chunk: &mut v1::Chunk| chunk.item_priorities[2] = priority;
         victim.refuses_spoilt(Code::InvalidArgument, "must be finite and at least 0", spoil).await;
     }
     let refused = spoils.len() as f64 + 4.0;
     assert_eq!(victim.running.refused("invalid"), refused);
-    // Two had too many elements to be looked at as chunks.
-    assert_eq!(victim.running.metric("replay_chunks_total{result=\"refused\"}"), refused - 2.0);
+    assert_eq!(victim.running.metric("replay_chunks_total{result=\"refused\"}"), refused);
     victim.goes_on_as_before().await;
+}
+
+fn steps(chunk: &mut v1::Chunk) -> &mut v1::Steps {
+    chunk.steps.as_mut().unwrap()
+}
+
+fn set_flags(chunk: &mut v1::Chunk, step: usize, flags: u8) {
+    let mut all = steps(chunk).flags.to_vec();
+    all[step] = flags;
+    steps(chunk).flags = all.into();
+}
+
+/// A chunk of so many steps, without items.
+fn with_steps(count: usize) -> v1::Chunk {
+    let first = if count == 0 { vec![] } else { vec![KEY_FRAME | STARTS_EPISODE] };
+    let flags = [first, vec![KEY_FRAME; count.saturating_sub(1)]].concat();
+    let columns = v1::Steps {
+        actions: vec![1; count],
+        rewards: vec![0.5; count],
+        log_probabilities: vec![-0.5; count],
+        flags: flags.into(),
+        weights_incarnations: vec![1; count],
+        weights_numbers: vec![1; count],
+    };
+    let lane = Victim::chunk().lane;
+    let mut chunk = v1::Chunk { lane, steps: Some(columns), ..v1::Chunk::default() };
+    set_frames(&mut chunk, &vec![vec![9; FRAME_BYTES]; count]);
+    chunk
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_of_different_lengths_are_refused() {
+    let mut victim = Victim::new().await;
+    let spoils: [(&str, Spoil<v1::Chunk>); 12] = [
+        ("actions has 3 entries, the columns beside it 4", |chunk| steps(chunk).actions.truncate(3)),
+        ("actions has 0 entries, the columns beside it 4", |chunk| steps(chunk).actions.clear()),
+        ("rewards has 5 entries", |chunk| steps(chunk).rewards.push(0.0)),
+        ("log_probabilities has 3 entries", |chunk| steps(chunk).log_probabilities.truncate(3)),
+        ("weights_incarnations has 3 entries", |chunk| steps(chunk).weights_incarnations.truncate(3)),
+        ("weights_numbers has 5 entries", |chunk| steps(chunk).weights_numbers.push(1)),
+        ("has 4 entries, the columns beside it 3", |chunk| steps(chunk).flags.truncate(3)),
+        ("frame_bytes has 3 entries", |chunk| chunk.frame_bytes.truncate(3)),
+        ("item_lengths has 2 entries, the columns beside it 3", |chunk| chunk.item_lengths.truncate(2)),
+        ("item_priorities has 4 entries", |chunk| chunk.item_priorities.push(1.0)),
+        ("item_tables has 1 entries", |chunk| chunk.item_tables = vec![0].into()),
+        ("steps declare 192 bytes of frames, the chunk has 256", |chunk| {
+            chunk.frame_bytes = vec![48; 4];
+        }),
+    ];
+    for (part, spoil) in spoils {
+        victim.refuses_spoilt(Code::InvalidArgument, part, spoil).await;
+    }
+    // Sizes that overflow when they are added up.
+    let huge = |chunk: &mut v1::Chunk| chunk.frame_bytes = vec![u32::MAX; 4];
+    victim.refuses_spoilt(Code::InvalidArgument, "frame of step 0 has 4294967295 bytes", huge).await;
+    assert_eq!(victim.running.refused("invalid"), 13.0);
+    victim.goes_on_as_before().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frame_without_a_key_frame_near_enough_is_refused() {
+    let mut victim = Victim::new().await;
+    let deltas = |count: usize, first: u8| {
+        let mut chunk = with_steps(count + 1);
+        steps(&mut chunk).flags = [vec![first], vec![0; count]].concat().into();
+        chunk
+    };
+    let part = "frame of step 32 must be a key frame";
+    let status = victim.refuses(deltas(32, KEY_FRAME | STARTS_EPISODE)).await;
+    assert_status(&status, Code::InvalidArgument, part);
+    // 31 are fine, and the next chunk goes on counting.
+    let mut writing = Writing::open(&mut victim.client, hello(1, 1)).await;
+    assert_eq!(writing.write(deltas(31, KEY_FRAME | STARTS_EPISODE)).await.items, 0);
+    victim.before = state(&mut victim.client).await;
+    writing.send(v1::Chunk { sequence: 1, first_step: 32, ..deltas(0, 0) }).await;
+    assert_status(&writing.refusal().await, Code::InvalidArgument, part);
+    victim.goes_on_as_before().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chunk_larger_than_the_ring_is_refused() {
+    let running = Running::granted_store(v1::Store { bytes_max: 4096, ..store() }, 1000).await;
+    let mut client = running.client();
+    let mut writing = Writing::open(&mut client, hello(1, 1)).await;
+    writing.write(with_steps(4)).await;
+    let mut large = with_steps(42);
+    set_flags(&mut large, 0, KEY_FRAME);
+    writing.send(v1::Chunk { sequence: 1, first_step: 4, ..large }).await;
+    let part = "chunk takes 4160 bytes, the replay has room for 4096";
+    assert_status(&writing.refusal().await, Code::InvalidArgument, part);
+    let mut writing = Writing::open(&mut client, hello(1, 1)).await;
+    let mut largest = with_steps(41);
+    set_flags(&mut largest, 0, KEY_FRAME);
+    writing.write(v1::Chunk { sequence: 1, first_step: 4, ..largest }).await;
+    let shard = state(&mut client).await.shard.unwrap();
+    assert_eq!((shard.counters.unwrap().chunks, shard.bytes_used), (2, 4032));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -192,22 +282,39 @@ async fn a_stream_has_one_hello_and_it_comes_first() {
 async fn one_bad_priority_refuses_the_whole_update() {
     let mut victim = Victim::new().await;
     let mut sampling = Sampling::open(&mut victim.client).await;
-    let drawn = sampling.ask(sample(1, vec![0.1, 0.5])).await.unwrap().items;
+    let drawn = sampling.draw(0, vec![0.1, 0.5]).await;
+    let keys: Vec<_> = drawn.items().map(|item| item.key()).collect();
     victim.before = state(&mut victim.client).await;
-    let good = v1::PriorityUpdate { key: drawn[0].key, priority: 50.0 };
+    let good = || {
+        let mut good = updates(&[(keys[0], 50.0), (keys[1], 1.0)]);
+        (good.removed_slots, good.removed_generations) = (vec![keys[1].slot], vec![keys[1].generation]);
+        good
+    };
+    let mut spoilt = Vec::new();
     for priority in [f64::NAN, f64::INFINITY, -0.1] {
-        let mut request = update(1, vec![good, v1::PriorityUpdate { key: drawn[1].key, priority }]);
-        request.remove = vec![drawn[1].key.unwrap()];
-        let status = victim.client.update_priorities(request).await.unwrap_err();
-        assert_status(&status, Code::InvalidArgument, "must be finite and at least 0");
-        let request = v1::UpdatePrioritiesRequest { largest_priority: priority, ..update(1, vec![good]) };
-        let status = victim.client.update_priorities(request).await.unwrap_err();
-        assert_status(&status, Code::InvalidArgument, "must be finite and at least 0");
+        let priorities = vec![50.0, priority];
+        spoilt.push((v1::Updates { priorities, ..good() }, "must be finite and at least 0"));
+        spoilt.push((v1::Updates { largest_priority: priority, ..good() }, "must be finite and at least 0"));
     }
-    let without_key = v1::PriorityUpdate { key: None, priority: 1.0 };
-    let status = victim.client.update_priorities(update(1, vec![good, without_key])).await.unwrap_err();
-    assert_status(&status, Code::InvalidArgument, "key is missing");
-    assert_eq!(victim.running.refused("invalid"), 7.0);
+    spoilt.push((v1::Updates { slots: vec![0], ..good() }, "slots has 1 entries"));
+    spoilt.push((v1::Updates { generations: vec![0; 3], ..good() }, "generations has 3 entries"));
+    spoilt.push((v1::Updates { removed_generations: vec![], ..good() }, "generations has 0 entries"));
+    spoilt.push((v1::Updates { table: 1, ..good() }, "no table number 1"));
+    spoilt.push((v1::Updates { table: u32::MAX, ..good() }, "no table number 4294967295"));
+    let count = spoilt.len() as f64;
+    for (updates, part) in spoilt {
+        let request = update(1, updates.clone());
+        let status = victim.client.update_priorities(request).await.unwrap_err();
+        assert_status(&status, Code::InvalidArgument, part);
+        // The same with a request for samples, which draws nothing then.
+        let mut sampling = Sampling::open(&mut victim.client).await;
+        let request = v1::SampleRequest { updates: Some(updates), ..sample(1, vec![0.5]) };
+        assert_status(&sampling.ask(request).await.unwrap_err(), Code::InvalidArgument, part);
+    }
+    let none = v1::UpdatePrioritiesRequest { updates: None, ..update(1, good()) };
+    let status = victim.client.update_priorities(none).await.unwrap_err();
+    assert_status(&status, Code::InvalidArgument, "updates is missing");
+    assert_eq!(victim.running.refused("invalid"), 2.0 * count + 1.0);
     victim.goes_on_as_before().await;
 }
 
@@ -226,17 +333,22 @@ async fn absurd_counts_and_points_are_refused() {
         let status = sampling.ask(sample(1, points)).await.unwrap_err();
         assert_status(&status, Code::InvalidArgument, part);
     }
-    let many = update(1, vec![v1::PriorityUpdate::default(); limits::UPDATES_MAX + 1]);
-    let status = victim.client.update_priorities(many).await.unwrap_err();
-    assert_status(&status, Code::InvalidArgument, "updates is 65537");
-    let remove = vec![v1::ItemKey::default(); limits::UPDATES_MAX + 1];
-    let many = v1::UpdatePrioritiesRequest { remove, ..update(1, vec![]) };
-    let status = victim.client.update_priorities(many).await.unwrap_err();
-    assert_status(&status, Code::InvalidArgument, "remove is 65537");
+    let mut sampling = Sampling::open(&mut victim.client).await;
+    let status = sampling.ask(v1::SampleRequest { table: 1, ..sample(1, vec![0.5]) }).await.unwrap_err();
+    assert_status(&status, Code::InvalidArgument, "no table number 1");
+    let count = limits::UPDATES_MAX + 1;
+    let priorities = vec![1.0; count];
+    let many = v1::Updates { priorities, ..v1::Updates::default() };
+    let status = victim.client.update_priorities(update(1, many)).await.unwrap_err();
+    assert_status(&status, Code::InvalidArgument, "priorities is 65537");
+    let (removed_slots, removed_generations) = (vec![1; count], vec![1; count]);
+    let many = v1::Updates { removed_slots, removed_generations, ..v1::Updates::default() };
+    let status = victim.client.update_priorities(update(1, many)).await.unwrap_err();
+    assert_status(&status, Code::InvalidArgument, "removed_slots is 65537");
     let long = v1::GrantRequest { wait_milliseconds: 10_001, ..grant(1, None) };
     let status = victim.client.grant(long).await.unwrap_err();
     assert_status(&status, Code::InvalidArgument, "wait_milliseconds is 10001");
-    assert_eq!(victim.running.refused("invalid"), 8.0);
+    assert_eq!(victim.running.refused("invalid"), 9.0);
     victim.goes_on_as_before().await;
 }
 
@@ -245,30 +357,42 @@ async fn a_table_beyond_all_bounds_is_refused_and_a_sound_one_is_taken_after_it(
     let running = Running::start().await;
     let mut client = running.client();
     let before = state(&mut client).await;
-    let tables: [(Spoil<v1::Table>, Code, &str); 12] = [
-        (|table| table.capacity = u64::MAX, Code::ResourceExhausted, "raise its --bytes-limit"),
-        (|table| table.bytes_max = u64::MAX, Code::ResourceExhausted, "raise its --bytes-limit"),
-        (|table| table.bytes_max = 1 << 31, Code::ResourceExhausted, "this shard to 1073741824"),
-        (|table| table.capacity = 4 << 20, Code::ResourceExhausted, "raise its --bytes-limit"),
-        (|table| table.capacity = 0, Code::InvalidArgument, "capacity"),
-        (|table| table.bytes_max = 0, Code::InvalidArgument, "bytes_max"),
-        (|table| table.stack = u32::MAX, Code::InvalidArgument, "stack"),
-        (|table| table.frame_bytes = 0, Code::InvalidArgument, "frame_bytes"),
-        (|table| table.frame_bytes = u32::MAX, Code::InvalidArgument, "frame_bytes"),
-        (|table| table.actions = 70_000, Code::InvalidArgument, "actions is 70000"),
-        (|table| table.priority_exponent = f64::NAN, Code::InvalidArgument, "priority_exponent"),
-        (|table| table.codec = "\n".into(), Code::InvalidArgument, "unknown codec"),
+    let stores: [(Spoil<v1::Store>, Code, &str); 20] = [
+        (|store| store.tables[0].capacity = u64::MAX, Code::ResourceExhausted, "raise its --bytes-limit"),
+        (|store| store.bytes_max = u64::MAX, Code::ResourceExhausted, "raise its --bytes-limit"),
+        (|store| store.bytes_max = 1 << 31, Code::ResourceExhausted, "this shard to 1073741824"),
+        (|store| store.tables[0].capacity = 16 << 20, Code::ResourceExhausted, "raise its --bytes-limit"),
+        (|store| store.tables[0].capacity = 0, Code::InvalidArgument, "capacity"),
+        (|store| store.bytes_max = 0, Code::InvalidArgument, "bytes_max"),
+        (|store| store.stack = u32::MAX, Code::InvalidArgument, "stack"),
+        (|store| store.frame_bytes = 0, Code::InvalidArgument, "frame_bytes"),
+        (|store| store.frame_bytes = u32::MAX, Code::InvalidArgument, "frame_bytes"),
+        (|store| store.actions = 70_000, Code::InvalidArgument, "actions is 70000"),
+        (|store| store.tables[0].priority_exponent = f64::NAN, Code::InvalidArgument, "priority_exponent"),
+        (|store| store.tables[0].priority_constant = -1.0, Code::InvalidArgument, "priority_constant"),
+        (|store| store.tables[0].first_priority = f64::INFINITY, Code::InvalidArgument, "first_priority"),
+        (|store| store.codec = "\n".into(), Code::InvalidArgument, "unknown codec"),
+        (|store| store.tables.clear(), Code::InvalidArgument, "tables is 0"),
+        (
+            |store| store.tables = ["a", "b", "c", "d", "e"].map(table).into(),
+            Code::InvalidArgument,
+            "tables is 5",
+        ),
+        (|store| store.tables.push(table("replay")), Code::InvalidArgument, "must be unique"),
+        (|store| store.tables[0].name = "../x".into(), Code::InvalidArgument, "table name"),
+        (|store| store.tables[0].sampler = "best".into(), Code::InvalidArgument, "unknown sampler"),
+        (|store| store.tables[0].remover = "worst".into(), Code::InvalidArgument, "unknown remover"),
     ];
-    for (spoil, code, part) in tables {
-        let mut table = table();
-        spoil(&mut table);
-        let request = v1::GrantRequest { table: Some(table), ..grant(1, allowance(7, 10)) };
+    for (spoil, code, part) in stores {
+        let mut store = store();
+        spoil(&mut store);
+        let request = v1::GrantRequest { store: Some(store), ..grant(1, running.allowance(10)) };
         assert_status(&client.grant(request).await.unwrap_err(), code, part);
     }
-    let none = v1::GrantRequest { table: None, ..grant(1, allowance(7, 10)) };
-    assert_status(&client.grant(none).await.unwrap_err(), Code::InvalidArgument, "table is missing");
+    let none = v1::GrantRequest { store: None, ..grant(1, running.allowance(10)) };
+    assert_status(&client.grant(none).await.unwrap_err(), Code::InvalidArgument, "store is missing");
     assert_eq!(state(&mut client).await, before);
-    assert_eq!((running.refused("limit"), running.refused("invalid")), (4.0, 9.0));
+    assert_eq!((running.refused("limit"), running.refused("invalid")), (4.0, 17.0));
     client.grant(grant(1, None)).await.unwrap();
 }
 
@@ -277,9 +401,9 @@ async fn another_protocol_and_another_run_are_refused_everywhere() {
     let mut victim = Victim::new().await;
     let callers = [
         (
-            Some(v1::Caller { protocol: 2, run: RUN.into() }),
+            Some(v1::Caller { protocol: 1, run: RUN.into() }),
             Code::FailedPrecondition,
-            "the caller 2: run the same version",
+            "the caller 1: run the same version",
         ),
         (
             Some(proto::caller("run-2")),
@@ -298,9 +422,10 @@ async fn another_protocol_and_another_run_are_refused_everywhere() {
         let mut sampling = Sampling::open(&mut victim.client).await;
         let request = v1::SampleRequest { caller: caller(), ..sample(9, vec![0.5]) };
         assert_status(&sampling.ask(request).await.unwrap_err(), code, part);
-        let request = v1::UpdatePrioritiesRequest { caller: caller(), ..update(9, vec![]) };
+        let request = v1::UpdatePrioritiesRequest { caller: caller(), ..update(9, updates(&[])) };
         assert_status(&victim.client.update_priorities(request).await.unwrap_err(), code, part);
-        let request = v1::GrantRequest { caller: caller(), finished: true, ..grant(9, allowance(7, 0)) };
+        let request =
+            v1::GrantRequest { caller: caller(), finished: true, ..grant(9, victim.running.allowance(0)) };
         assert_status(&victim.client.grant(request).await.unwrap_err(), code, part);
     }
     for (reason, count) in [("protocol", 4.0), ("run", 4.0), ("invalid", 12.0)] {
@@ -315,7 +440,7 @@ async fn garbage_instead_of_messages_is_refused() {
     let victim = Victim::new().await;
     let address = victim.running.address.clone();
     for (method, streams) in
-        [("Insert", true), ("Sample", true), ("UpdatePriorities", false), ("Grant", false)]
+        [("Insert", true), ("Sample", true), ("UpdatePriorities", false), ("Grant", false), ("Look", false)]
     {
         // A length beyond the end, a varint without end, a wrong type for field 1, a group, no UTF-8.
         for garbage in
@@ -326,7 +451,7 @@ async fn garbage_instead_of_messages_is_refused() {
         }
     }
     let counted = victim.running.messages_refused("malformed") + victim.running.refused("invalid");
-    assert_eq!(counted, 20.0);
+    assert_eq!(counted, 25.0);
     assert_status(&send_raw(&address, "Explode", false, b"").await, Code::Unimplemented, "no such call");
     victim.goes_on_as_before().await;
 }
@@ -379,7 +504,7 @@ async fn whoever_does_not_speak_http2_is_cut_off() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_writer_that_vanishes_while_its_chunk_waits_leaves_nothing_behind() {
     let mut victim = Victim::new().await;
-    victim.client.grant(grant(1, allowance(7, 3))).await.unwrap();
+    victim.client.grant(grant(1, victim.running.allowance(3))).await.unwrap();
     let mut others = Vec::new();
     for actor in 1..=10 {
         let mut client = victim.running.client();
@@ -391,7 +516,7 @@ async fn a_writer_that_vanishes_while_its_chunk_waits_leaves_nothing_behind() {
     drop(others);
     until(async || victim.running.metric("replay_writers_connected") == 1.0).await;
     assert_eq!(victim.running.metric("replay_writers_waiting"), 0.0);
-    victim.client.grant(grant(1, allowance(7, 1000))).await.unwrap();
+    victim.client.grant(grant(1, victim.running.allowance(1000))).await.unwrap();
     victim.goes_on_as_before().await;
 }
 
@@ -444,10 +569,4 @@ async fn more_streams_than_there_are_places_are_refused_until_some_are_free() {
     drop(others);
     until(async || victim.running.metric("replay_writers_connected") == 1.0).await;
     victim.goes_on_as_before().await;
-}
-
-fn crc32c(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0u32, |crc, &byte| {
-        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0x82f6_3b78 & (crc & 1).wrapping_neg()))
-    })
 }

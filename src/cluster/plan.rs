@@ -59,7 +59,9 @@ pub fn cluster(programs: &Programs, sockets: &Sockets, run: &Path, settings: &Se
         plans.push(Plan { name, role, program: program.clone(), arguments, variables: threads_of(threads) });
     };
     for name in (0..settings.shards).map(shard) {
-        let arguments = vec!["--listen".into(), sockets.address(&name), "--id".into(), name.clone().into()];
+        // Each has a directory of its own, so that one that comes back finds what it had and not a neighbour's.
+        let data = run.join("replay").join(&name);
+        let arguments = vec!["--listen".into(), sockets.address(&name), "--data-dir".into(), data.into()];
         add(name, Role::Shard, &programs.shard, arguments, 1);
     }
 

@@ -7,6 +7,7 @@ use run::directory::write_whole;
 use serde_json::{Value, json};
 
 use super::child::Child;
+use super::fate::Role;
 use super::sockets::Sockets;
 
 /// The file, kept up to date.
@@ -27,6 +28,7 @@ impl Roster {
             json!({
                 "name": child.name(),
                 "pid": child.pid(),
+                "address": (child.role() != Role::Player).then(|| sockets.address(child.name()).to_string_lossy().into_owned()),
                 "metrics": child.pid().and_then(|_| metrics(&sockets.status(child.name()))),
                 "restarts": child.starts.saturating_sub(1),
             })

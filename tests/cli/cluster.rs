@@ -25,7 +25,7 @@ fn everyone_is_started_with_what_they_need() {
     let (learner, config) = (address("learner"), sockets.join("config.toml"));
     for index in 0..2 {
         let name = format!("shard-{index}");
-        let expected = format!("--listen {} --id {name} {}", address(&name), common(&name));
+        let expected = format!("--listen {} --data-dir mine/replay/{name} {}", address(&name), common(&name));
         assert_eq!(started_with(&place, &name), [expected]);
         let name = format!("actor-{index}");
         let expected = format!("--learner {learner} --index {index} {}", common(&name));
@@ -112,6 +112,7 @@ fn the_list_of_processes_says_who_runs_where() {
     let before = launched.wait_for_all();
     assert_eq!(before.iter().map(|process| &process["name"]).collect::<Vec<_>>(), names);
     assert!(before.iter().all(|process| process["restarts"] == 0 && process["metrics"].is_null()));
+    assert!(before[0]["address"].as_str().is_some_and(|address| address.ends_with("/shard-0")));
     let pid = before[0]["pid"].to_string();
     assert!(std::process::Command::new("kill").args(["-9", &pid]).status().unwrap().success());
     let after = launched.wait_for_processes(|all| all[0]["metrics"].is_string());

@@ -21,7 +21,7 @@ words="$*"
 name=evaluator
 while [ $# -gt 0 ]; do
     case "$1" in
-        --id) name=$2 ;;
+        --data-dir) name=${2##*/} ;;
         --index) name=actor-$2 ;;
         --events) name=learner ;;
         --run-dir) run=$2 ;;

@@ -100,6 +100,10 @@ impl Cluster {
         self.info(shard).shard.unwrap().counters.unwrap()
     }
 
+    pub fn table(&self, shard: usize) -> v1::TableStanding {
+        self.info(shard).shard.unwrap().tables.first().copied().unwrap_or_default()
+    }
+
     /// Gradient steps of the learner's life.
     pub fn updates(&self) -> f64 {
         self.learner.metric("learner_updates_total")
@@ -136,7 +140,7 @@ impl Cluster {
     #[track_caller]
     pub fn fill(&self, items: u64) {
         for shard in 0..self.shards.len() {
-            until(&format!("shard {shard} is filled"), || self.info(shard).shard.unwrap().items >= items);
+            until(&format!("shard {shard} is filled"), || self.table(shard).items >= items);
         }
     }
 }

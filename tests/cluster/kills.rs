@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use proto::v1;
+use proto::BatchItem;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use replay::ItemKey;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::runtime::Runtime;
 
@@ -60,13 +61,13 @@ fn moves_on(launched: &mut Launched) {
 /// All transitions that were ever seen in a shard, by where they came from.
 #[derive(Default)]
 struct Seen {
-    items: HashMap<(u32, u64, u32, u64), (usize, v1::ItemKey)>,
+    items: HashMap<(u32, u64, u32, u64), (usize, ItemKey)>,
     drawn: usize,
 }
 
 impl Seen {
-    /// Looks into all shards that answer. A lane keeps its shard, and a shard that lost everything may be sent again
-    /// what it had not acknowledged; within one life of a shard a transition has one name.
+    /// Looks into all shards that answer. A lane keeps its shard, and a shard keeps all it has through any kill, so a
+    /// transition has one name for ever.
     fn look(&mut self, launched: &Launched, runtime: &Runtime) {
         let (Some(run), Some(incarnation)) = (launched.file("run-id"), launched.file("learner-incarnation"))
         else {
@@ -77,20 +78,18 @@ impl Seen {
             let points = wire::even_points(4096);
             let drawn = runtime.block_on(wire::sample(&address, &run, incarnation.parse().unwrap(), points));
             // Killed just now, or a newer learner has called meanwhile.
-            let Ok(reply) = drawn else { continue };
-            self.drawn += reply.items.len();
-            reply.items.iter().for_each(|item| self.take(shard, item));
+            let Ok(batch) = drawn else { continue };
+            self.drawn += batch.len();
+            batch.items().for_each(|item| self.take(shard, &item));
         }
     }
 
-    fn take(&mut self, shard: usize, item: &v1::Item) {
-        let (lane, key) = (item.lane.unwrap(), item.key.unwrap());
-        let origin = (lane.actor, lane.incarnation, lane.lane, item.first_step);
+    fn take(&mut self, shard: usize, item: &BatchItem<'_>) {
+        let (lane, key) = (item.lane(), item.key());
+        let origin = (lane.actor, lane.incarnation, lane.lane, item.first_step());
         let Some((before, known)) = self.items.insert(origin, (shard, key)) else { return };
         assert_eq!(before, shard, "a lane keeps its shard: {origin:?}");
-        if known.shard_incarnation == key.shard_incarnation {
-            assert_eq!(known, key, "{origin:?} is in shard {shard} twice");
-        }
+        assert_eq!(known, key, "{origin:?} is in shard {shard} twice");
     }
 }
 

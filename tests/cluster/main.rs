@@ -5,6 +5,7 @@
 //! itself, so they must be built: `make test` does that, and `cargo build --release` before a run by hand. Clusters take
 //! turns, so that they do not starve each other on a small machine. Nothing here demands that something happens soon.
 
+mod adjusting;
 mod endings;
 mod harness;
 mod kills;

@@ -12,7 +12,7 @@ fn holds(asked: f64, min_size: u64, flags: &[&str]) {
     until("there are enough updates", || cluster.updates() >= UPDATES);
     // Stopped while it is looked at, and with it whatever it grants. Both shards still answer.
     cluster.learner.stop();
-    let counters = [0, 1].map(|shard| cluster.counters(shard));
+    let counters = [0, 1].map(|shard| cluster.table(shard));
     let samples: u64 = counters.iter().map(|counters| counters.samples).sum();
     let inserts: u64 = counters.iter().map(|counters| counters.inserts).sum();
     let got = samples as f64 / (inserts - min_size) as f64;

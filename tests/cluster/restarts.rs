@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use proto::v1;
 use proto::v1::insert_request::Message;
+use proto::{Batch, v1};
 use rustix::process::Signal;
 use tonic::{Code, Status};
 
@@ -14,16 +14,17 @@ use crate::wire::{self, even_points, patiently, shard_client};
 const FLAGS: [&str; 2] = ["--min-size", "128"];
 
 /// What is in a shard, as far as a thousand draws show it.
-fn items(cluster: &Cluster, shard: usize) -> Vec<v1::Item> {
+fn items(cluster: &Cluster, shard: usize) -> Batch {
     let (run, incarnation) = cluster.run();
     let address = cluster.shard_address(shard);
     let drawn = wire::sample(&address, &run, incarnation, even_points(1000));
-    cluster.runtime.block_on(drawn).map(|reply| reply.items).unwrap_or_default()
+    cluster.runtime.block_on(drawn).unwrap_or_default()
 }
 
 /// Incarnations of an actor among the items of a shard.
 fn incarnations(cluster: &Cluster, shard: usize, actor: u32) -> BTreeSet<u64> {
-    let lanes = items(cluster, shard).into_iter().filter_map(|item| item.lane);
+    let batch = items(cluster, shard);
+    let lanes = batch.items().map(|item| item.lane());
     lanes.filter(|lane| lane.actor == actor).map(|lane| lane.incarnation).collect()
 }
 
@@ -49,11 +50,9 @@ fn a_restarted_learners_weights_replace_newer_numbered_ones_of_its_former_life()
     cluster.start_learner();
     // The run has no checkpoint, so the learner begins anew. What acted is written in every step.
     until("there is experience from weights with a smaller number of a newer learner", || {
-        let acted = |item: &v1::Item| item.steps.first().and_then(|step| step.weights).unwrap_or_default();
-        items(&cluster, 0)
-            .iter()
-            .map(acted)
-            .any(|weights| weights.incarnation == 2 && weights.number < before)
+        let batch = items(&cluster, 0);
+        let mut acted = batch.items().filter_map(|item| item.steps().next()).map(|taken| taken.weights);
+        acted.any(|weights| weights.incarnation == 2 && weights.number < before)
     });
     assert_eq!(cluster.run().1, 2);
     assert_eq!(cluster.actors[0].metric("actor_incarnations_total"), 1.0, "the actor went on as it was");
@@ -84,18 +83,19 @@ fn a_restarted_actors_experience_is_accepted_and_its_former_life_is_fenced() {
 /// Writes one chunk as a start of an actor.
 async fn write_as(cluster: &Cluster, actor: u32, incarnation: u64) -> Result<(), Status> {
     let address = cluster.shard_address(0);
-    let v1::InfoReply { run, table, .. } = wire::info(&address).await;
-    let table = table.expect("the learner has told");
+    let v1::InfoReply { run, store, .. } = wire::info(&address).await;
+    let store = store.expect("the learner has told");
     let hello = v1::InsertHello {
         caller: Some(proto::caller(&run)),
         actor,
         incarnation,
-        codec: table.codec,
-        frame_bytes: table.frame_bytes,
-        stack: table.stack,
+        codec: store.codec,
+        frame_bytes: store.frame_bytes,
+        stack: store.stack,
     };
     let step = replay::Step {
-        frame: vec![0; table.frame_bytes as usize].into(),
+        frame_bytes: store.frame_bytes,
+        key_frame: true,
         starts_episode: true,
         taken: Some(replay::Taken {
             action: 0,
@@ -112,6 +112,7 @@ async fn write_as(cluster: &Cluster, actor: u32, incarnation: u64) -> Result<(),
         sequence: 1 << 40,
         first_step: 1 << 40,
         steps: vec![step],
+        frames: vec![0; store.frame_bytes as usize].into(),
         items: Vec::new(),
     });
     let messages = [Message::Hello(hello), Message::Chunk(chunk)];
@@ -166,7 +167,7 @@ fn a_learner_asked_to_stop_leaves_a_checkpoint_and_goes_on_from_it() {
 #[test]
 fn the_only_shard_may_die_after_it_has_begun_to_forget() {
     let mut cluster = Cluster::start(1, 1, &["--min-size", "128", "--capacity", "300"]);
-    until("the shard has evicted items", || cluster.counters(0).evicted > 100);
+    until("the shard has evicted items", || cluster.table(0).evicted > 100);
     cluster.shards[0].kill();
     until("the learner has noticed", || cluster.learner_waits_for(&["filling", "shards"]));
     cluster.start_shard(0);

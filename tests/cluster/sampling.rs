@@ -5,14 +5,18 @@
 
 use std::time::Duration;
 
-use proto::v1;
+use proto::{StoreSpec, Updates, v1};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use replay::codec::Codec;
 use replay::control::Allowance;
 use replay::spread::{Masses, Point};
-use replay::{Chunk, InitialPriority, LaneKey, NewItem, Step, Taken, WeightsVersion};
+use replay::{
+    Chunk, InitialPriority, ItemKey, LaneKey, NewItem, Remover, Sampler, Step, StoreOptions, TableOptions,
+    Taken, WeightsVersion,
+};
 use rpc::address::Address;
-use rpc::shard::{Shard, Told};
+use rpc::shard::{News, Shard, Told};
 use rpc::writer::Writer;
 use tempfile::TempDir;
 
@@ -81,7 +85,7 @@ impl Shards {
     }
 
     /// Asks until the shard answers; its process may just be starting.
-    async fn news(&mut self, index: usize) -> v1::Shard {
+    async fn news(&mut self, index: usize) -> News {
         let client = &mut self.clients[index];
         patiently(async {
             loop {
@@ -114,12 +118,14 @@ impl Shards {
             first,
             length: 1,
             priority: InitialPriority::Of(proto::convert::priority(priority).unwrap()),
+            table: 0,
         };
         let chunk = Chunk {
             lane: LaneKey { actor: index as u32, incarnation, lane: 0 },
             sequence: 0,
             first_step: 0,
             steps: (0..=priorities.len()).map(step).collect(),
+            frames: vec![0; priorities.len() + 1].into(),
             items: (0..).zip(priorities).map(item).collect(),
         };
         let writer = Writer::spawn(self.address(index), hello, 1, 0);
@@ -134,22 +140,14 @@ impl Shards {
 
     /// Gives items of a shard new priorities.
     async fn update(&mut self, index: usize, updates: &[(usize, f64)]) {
-        let update = |&(item, priority): &(usize, f64)| v1::PriorityUpdate {
-            key: Some(v1::ItemKey {
-                shard_incarnation: self.incarnations[index],
-                slot: item as u32,
-                generation: item as u64,
-            }),
-            priority,
+        let incarnation = self.incarnations[index];
+        let update = |&(item, priority): &(usize, f64)| {
+            let key = ItemKey { incarnation, slot: item as u32, generation: item as u64 };
+            (key, proto::convert::priority(priority).unwrap())
         };
-        let request = v1::UpdatePrioritiesRequest {
-            caller: Some(proto::caller(RUN)),
-            learner_incarnation: 1,
-            updates: updates.iter().map(update).collect(),
-            ..v1::UpdatePrioritiesRequest::default()
-        };
-        let reply = patiently(self.clients[index].client().update_priorities(request)).await.unwrap();
-        assert_eq!(reply.into_inner().applied, updates.len() as u64);
+        let message = Updates { priorities: updates.iter().map(update).collect(), ..Updates::default() };
+        let (applied, _) = patiently(self.clients[index].updater().update(&message)).await.unwrap();
+        assert_eq!(applied, updates.len() as u64);
         updates.iter().for_each(|&(item, priority)| self.priorities[index][item] = priority);
     }
 
@@ -193,12 +191,12 @@ impl Shards {
             let here = |point: &&Point| point.shard == index;
             let within: Vec<f64> = points.iter().filter(here).map(|point| point.within).collect();
             let wanted = within.len();
-            let reply = patiently(client.sample(within, None)).await.unwrap();
-            assert_eq!(reply.items.len(), wanted);
-            drawn.extend(reply.items.into_iter().map(|item| Drawn {
+            let (batch, _) = patiently(client.sample(within, None)).await.unwrap();
+            assert_eq!(batch.len(), wanted);
+            drawn.extend(batch.items().map(|item| Drawn {
                 shard: index,
-                item: item.key.unwrap().slot as usize,
-                probability: masses.share(index) * item.probability,
+                item: item.key().slot as usize,
+                probability: masses.share(index) * item.probability(),
             }));
         }
         drawn
@@ -219,19 +217,19 @@ impl Shards {
 }
 
 fn told() -> Told {
-    let table = v1::Table {
+    let table = TableOptions {
+        name: "transitions".into(),
         capacity: 4096,
-        bytes_max: 1 << 20,
-        stack: 1,
-        frame_bytes: 1,
-        codec: "none".into(),
-        actions: 1,
-        uniform: false,
+        sampler: Sampler::Proportional,
+        remover: Remover::Fifo,
+        max_times_sampled: 0,
         priority_exponent: EXPONENT,
         priority_constant: CONSTANT,
         first_priority: 1.0,
     };
-    Told { caller: proto::caller(RUN), learner_incarnation: 1, table }
+    let options = StoreOptions { bytes_max: 1 << 20, stack: 1, frame_bytes: 1, tables: vec![table] };
+    let spec = StoreSpec { options, codec: Codec::None, actions: 1 };
+    Told { run: RUN.into(), learner_incarnation: 1, spec }
 }
 
 fn step(number: usize) -> Step {
@@ -244,7 +242,7 @@ fn step(number: usize) -> Step {
         log_probability: 0.0,
         weights: WeightsVersion::default(),
     };
-    Step { frame: Box::new([0]), starts_episode: number == 0, taken: Some(taken) }
+    Step { frame_bytes: 1, key_frame: true, starts_episode: number == 0, taken: Some(taken) }
 }
 
 /// Draws without strata until the rarest item is expected 20 times; then 0.001 < p < 0.999 for the frequencies.

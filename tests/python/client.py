@@ -1,6 +1,7 @@
 """A client in a second language: it knows a shard from our .proto files alone.
 
-It tells the shard what to hold, inserts a chunk, draws it back byte for byte, changes a priority and sees the effect.
+It tells the shard what to hold, inserts a chunk, draws it back byte for byte, changes a priority and sees the effect,
+and does what an operator does.
 `replay-server/tests/python.rs` runs it against the real binary:
 
     python3 client.py <folder of the .proto files> <address: unix:/path or host:port>
@@ -17,6 +18,8 @@ from grpc_tools import protoc
 RUN = "a run of Python's"
 FRAME_BYTES = 100
 SECONDS = 60
+# In a step's flags.
+TERMINATED, FINAL, STARTS_EPISODE, KEY_FRAME = 1, 8, 16, 32
 
 
 def generate(protos: str, into: str):
@@ -51,42 +54,42 @@ def main(protos: str, address: str, into: str) -> None:
     # For a Unix socket grpcio names its path as the authority, which is no host, so the server's HTTP/2 refuses it.
     channel = grpc.insecure_channel(address, options=[("grpc.default_authority", "localhost")])
     shard = services.ReplayStub(channel)
-    caller = pb.Caller(protocol=1, run=RUN)
+    caller = pb.Caller(protocol=2, run=RUN)
 
     info = shard.Info(pb.InfoRequest(), timeout=SECONDS, wait_for_ready=True)
-    assert info.protocol == 1 and info.run == "" and not info.HasField("table"), info
+    assert info.protocol == 2 and info.run == "" and not info.HasField("store"), info
     incarnation = info.shard.incarnation
 
     table = pb.Table(
-        capacity=100, bytes_max=1 << 20, stack=2, frame_bytes=FRAME_BYTES, codec="none", actions=3,
-        priority_exponent=1.0, priority_constant=0.0, first_priority=1.0,
+        name="replay", capacity=100, sampler="proportional", remover="fifo", priority_exponent=1.0,
+        priority_constant=0.0, first_priority=1.0,
+    )
+    store = pb.Store(
+        bytes_max=1 << 20, stack=2, frame_bytes=FRAME_BYTES, codec="none", actions=3, tables=[table]
     )
     allowance = pb.Allowance(shard_incarnation=incarnation, inserts=10)
     granted = shard.Grant(
-        pb.GrantRequest(caller=caller, learner_incarnation=1, table=table, allowance=allowance), timeout=SECONDS
+        pb.GrantRequest(caller=caller, learner_incarnation=1, store=store, allowance=allowance), timeout=SECONDS
     )
     assert granted.shard.inserts_allowed == 10, granted
 
     # An episode of three steps and its final observation; an item for each step.
-    weights = pb.WeightsVersion(incarnation=1, number=5)
-    def taken(number: int):
-        return pb.Taken(
-            action=number, reward=number / 2, terminated=number == 2, log_probability=-1.5, weights=weights
-        )
-    steps = [
-        pb.Step(
-            frame=frame(number), frame_crc32c=crc32c(frame(number)), starts_episode=number == 0,
-            taken=taken(number) if number < 3 else None,
-        )
-        for number in range(4)
-    ]
-    items = [pb.NewItem(first=0, length=1, of=1.0), pb.NewItem(first=1, length=1, of=3.0),
-             pb.NewItem(first=2, length=1, largest=True)]
-    lane = pb.LaneKey(actor=2, incarnation=11, lane=0)
+    frames = [frame(number) for number in range(4)]
+    steps = pb.Steps(
+        actions=[0, 1, 2, 0], rewards=[0.0, 0.5, 1.0, 0.0], log_probabilities=[-1.5, -1.5, -1.5, 0.0],
+        flags=bytes([KEY_FRAME | STARTS_EPISODE, KEY_FRAME, KEY_FRAME | TERMINATED, KEY_FRAME | FINAL]),
+        weights_incarnations=[1, 1, 1, 0], weights_numbers=[5, 5, 5, 0],
+    )
+    chunk = pb.Chunk(
+        lane=pb.LaneKey(actor=2, incarnation=11, lane=0), sequence=0, first_step=0, steps=steps,
+        frame_bytes=[len(packed) for packed in frames], frames=b"".join(frames),
+        frames_crc32c=crc32c(b"".join(frames)),
+        # The last one asks for the largest so far.
+        item_firsts=[0, 1, 2], item_lengths=bytes([1, 1, 1]), item_priorities=[1.0, 3.0, -1.0],
+    )
     hello = pb.InsertHello(
         caller=caller, actor=2, incarnation=11, codec="none", frame_bytes=FRAME_BYTES, stack=2
     )
-    chunk = pb.Chunk(lane=lane, sequence=0, first_step=0, steps=steps, items=items)
     requests = [pb.InsertRequest(hello=hello), pb.InsertRequest(chunk=chunk), pb.InsertRequest(chunk=chunk)]
     replies = [reply.stored for reply in shard.Insert(iter(requests), timeout=SECONDS)]
     assert [(reply.sequence, reply.items, reply.duplicate) for reply in replies] == [(0, 3, False), (0, 0, True)]
@@ -94,43 +97,64 @@ def main(protos: str, address: str, into: str) -> None:
     # Priorities are 1, 3 and, the largest so far, 3: the mass is 7.
     request = pb.SampleRequest(caller=caller, learner_incarnation=1, points=[0.0, 0.5, 0.99])
     (sampled,) = shard.Sample(iter([request]), timeout=SECONDS)
-    assert [item.first_step for item in sampled.items] == [0, 1, 2], sampled
-    for number, item in enumerate(sampled.items):
-        # The state's two frames, where they exist, and the next one.
-        assert list(item.frames) == [frame(step) for step in range(max(0, number - 1), number + 2)], item
-        assert list(item.steps) == [taken(number)], item
-        assert item.lane == lane and item.key.shard_incarnation == incarnation, item
-        assert item.times_sampled == 1 and item.age_inserts == 2 - number, item
-    assert [item.probability for item in sampled.items] == [1 / 7, 3 / 7, 3 / 7], sampled
+    batch = sampled.batch
+    assert list(batch.first_steps) == [0, 1, 2] and list(batch.lengths) == [1, 1, 1], batch
+    # The state's two frames, where they exist, and the next one.
+    drawn = [number for first in range(3) for number in range(max(0, first - 1), first + 2)]
+    assert batch.frames == b"".join(frames[number] for number in drawn), batch
+    assert list(batch.frame_counts) == [2, 3, 3] and list(batch.leads) == [0, 0, 0], batch
+    assert list(batch.frame_bytes) == [FRAME_BYTES] * 8 and batch.key_frames == bytes([1] * 8), batch
+    assert list(batch.steps.actions) == [0, 1, 2] and list(batch.steps.rewards) == [0.0, 0.5, 1.0], batch
+    assert batch.steps.flags == bytes([0, 0, TERMINATED]), batch
+    assert list(batch.steps.log_probabilities) == [-1.5] * 3 and list(batch.steps.weights_numbers) == [5] * 3, batch
+    assert list(batch.actors) == [2] * 3 and list(batch.actor_incarnations) == [11] * 3, batch
+    assert list(batch.lanes) == [0] * 3 and batch.shard_incarnation == incarnation, batch
+    assert list(batch.times_sampled) == [1] * 3 and list(batch.ages_inserts) == [2, 1, 0], batch
+    assert list(batch.probabilities) == [1 / 7, 3 / 7, 3 / 7] and list(batch.priorities) == [1.0, 3.0, 3.0], batch
 
-    updates = [
-        pb.PriorityUpdate(key=sampled.items[0].key, priority=96.0),
-        pb.PriorityUpdate(key=pb.ItemKey(shard_incarnation=incarnation, slot=50, generation=50), priority=1.0),
-    ]
+    # New priorities, one of them for an item that there is not, in a call of their own and with a request for samples.
+    slot, generation = batch.slots[0], batch.generations[0]
+    updates = pb.Updates(
+        shard_incarnation=incarnation, slots=[slot, 50], generations=[generation, 50], priorities=[96.0, 1.0]
+    )
     updated = shard.UpdatePriorities(
         pb.UpdatePrioritiesRequest(caller=caller, learner_incarnation=1, updates=updates), timeout=SECONDS
     )
     assert (updated.applied, updated.stale, updated.removed) == (1, 1, 0), updated
-
-    request = pb.SampleRequest(caller=caller, learner_incarnation=1, points=[0.9])
+    updates.priorities[0] = 90.0
+    request = pb.SampleRequest(caller=caller, learner_incarnation=1, points=[0.9], updates=updates)
     (sampled,) = shard.Sample(iter([request]), timeout=SECONDS)
-    (item,) = sampled.items
-    assert (item.first_step, item.priority, item.probability) == (0, 96.0, 96 / 102), item
+    batch = sampled.batch
+    assert (sampled.applied, sampled.stale) == (1, 1), sampled
+    assert (batch.first_steps[0], batch.priorities[0], batch.probabilities[0]) == (0, 90.0, 90 / 96), batch
 
     info = shard.Info(pb.InfoRequest(), timeout=SECONDS)
-    assert info.run == RUN and info.table == table, info
-    standing, counters = info.shard, info.shard.counters
-    assert (standing.items, standing.mass, standing.largest_priority) == (3, 102.0, 96.0), info
-    assert (counters.inserts, counters.actions, counters.duplicate_chunks, counters.samples) == (3, 3, 1, 4), info
+    assert info.run == RUN and info.store == store and not info.durable and not info.waiters, info
+    standing, counters = info.shard.tables[0], info.shard.counters
+    assert (standing.items, standing.mass, standing.largest_priority) == (3, 96.0, 96.0), info
+    assert (standing.samples, standing.updates, standing.stale_updates) == (4, 2, 2), info
+    assert (counters.inserts, counters.actions, counters.duplicate_chunks) == (3, 3, 1), info
+
+    # What an operator does.
+    inspected = shard.Inspect(pb.InspectRequest(top=2), timeout=SECONDS)
+    assert list(inspected.top.first_steps) == [0, 1] and inspected.top.frames == b"", inspected
+    assert sum(inspected.priorities.counts) == 3, inspected
+    key = pb.ItemKey(shard_incarnation=incarnation, slot=slot, generation=generation)
+    looked = shard.Look(pb.LookRequest(key=key), timeout=SECONDS)
+    assert looked.batch.frames == frames[0] + frames[1] and looked.store == store, looked
+    configured = shard.Configure(pb.ConfigureRequest(table="replay", priority_exponent=0.0), timeout=SECONDS)
+    assert configured.store.tables[0].priority_exponent == 0.0, configured
+    snapshot = b"".join(reply.piece for reply in shard.Snapshot(pb.SnapshotRequest(), timeout=SECONDS))
+    assert snapshot.startswith(b"quivsnap"), snapshot[:100]
 
     # What is wrong is refused with a status that says so.
     try:
-        stranger = pb.Caller(protocol=2, run=RUN)
-        shard.Grant(pb.GrantRequest(caller=stranger, learner_incarnation=1, table=table), timeout=SECONDS)
+        stranger = pb.Caller(protocol=1, run=RUN)
+        shard.Grant(pb.GrantRequest(caller=stranger, learner_incarnation=1, store=store), timeout=SECONDS)
         raise AssertionError("another protocol was not refused")
     except grpc.RpcError as error:
         assert error.code() == grpc.StatusCode.FAILED_PRECONDITION, error
-        assert "protocol 1, the caller 2" in error.details(), error
+        assert "protocol 2, the caller 1" in error.details(), error
     channel.close()
     print("all is well")
 

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use rand_chacha::ChaCha8Rng;
-use replay::Table;
+use replay::Store;
 use run::checkpoint::{Checkpoint, Writer};
 use run::record::Cut;
 use serde::{Deserialize, Serialize};
@@ -57,7 +57,7 @@ pub fn save(run: &Lockstep, ledger: &Ledger, with_replay: bool, writer: &mut Wri
     let state = postcard::to_stdvec(&state).map_err(io::Error::other)?;
     writer.file(STATE, |out| out.write_all(&state))?;
     if with_replay {
-        writer.file(REPLAY, |mut out| run.table.save(&mut out))?;
+        writer.file(REPLAY, |mut out| run.store.save(&mut out))?;
     }
     Ok(())
 }
@@ -73,8 +73,8 @@ pub fn restore(run: &mut Lockstep, checkpoint: &Checkpoint) -> Result<Ledger> {
         .map_err(|error| checkpoint.nonsense(error))?;
     run.player.restore(&state.lanes).map_err(|error| checkpoint.nonsense(error))?;
     let mut replay = checkpoint.reader(REPLAY)?;
-    run.table =
-        Table::load(run.table.options().clone(), &mut replay).map_err(|error| checkpoint.nonsense(error))?;
+    let options = run.store.options().clone();
+    run.store = Store::load(options, 0, &mut replay).map_err(|error| checkpoint.nonsense(error))?;
     run.frames = state.frames;
     run.agent_steps = state.agent_steps;
     run.sampling = state.sampling;

@@ -10,7 +10,7 @@ use learner::importance::{self, Importance};
 use learner::{Assembler, Learner, Update, setup};
 use rand_chacha::ChaCha8Rng;
 use replay::rate::RateLimiter;
-use replay::{Table, WeightsVersion};
+use replay::{Store, WeightsVersion};
 use run::Resolved;
 
 /// A run in memory.
@@ -22,7 +22,7 @@ pub struct Lockstep {
     /// Environments.
     pub player: Player,
     /// Experience.
-    pub table: Table,
+    pub store: Store,
     /// Emulator frames so far.
     pub frames: u64,
     /// Decisions so far.
@@ -60,7 +60,7 @@ impl Lockstep {
         let limiter = RateLimiter::new(Some(ratio), settings.min_size.0, settings.batch_size as u64, None)?;
         Ok(Self {
             player: Player::new(&resolved, 0, 0, 1)?,
-            table: Table::new(setup::table(settings, &spec, 0))?,
+            store: Store::new(setup::store(settings, &spec), 0)?,
             frames: 0,
             agent_steps: 0,
             sampling: seed::generator(settings.seed, Purpose::Sampling, &[]),
@@ -84,7 +84,7 @@ impl Lockstep {
         self.frames += played.frames;
         self.agent_steps += played.agent_steps;
         for chunk in played.chunks {
-            self.table.insert(chunk)?;
+            self.store.insert(&chunk)?;
         }
         self.check_room()?;
         let mut turn = Turn { episodes: played.episodes, updates: Vec::new() };
@@ -101,10 +101,10 @@ impl Lockstep {
 
     /// Frames that do not fit take their transitions along; a replay that can't hold `min_size` would train on few.
     fn check_room(&self) -> Result<()> {
-        let (counters, wanted) = (self.table.counters(), self.resolved.settings.min_size.0);
-        let short = counters.inserts >= wanted && (self.table.len() as u64) < wanted;
-        if short || counters.items_without_frames > 0 {
-            let held = self.table.len();
+        let (table, wanted) = (&self.store.tables()[0], self.resolved.settings.min_size.0);
+        let held = table.len();
+        let short = table.counters().inserts >= wanted && (held as u64) < wanted;
+        if short || self.store.counters().items_without_frames > 0 {
             bail!(
                 "replay_bytes holds {held} transitions and min_size is {wanted}: raise replay_bytes or lower min_size"
             );
@@ -113,16 +113,16 @@ impl Lockstep {
     }
 
     fn update_is_due(&self) -> bool {
-        let counters = self.table.counters();
+        let counters = self.store.table_counters();
         self.limiter.can_sample(counters.inserts, counters.samples)
     }
 
     fn update(&mut self) -> Result<(Update, f64)> {
         let settings = &self.resolved.settings;
-        let draws = self.table.sample(settings.batch_size, settings.stratified, &mut self.sampling)?;
+        let draws = self.store.sample(0, settings.batch_size, settings.stratified, &mut self.sampling)?;
         for draw in &draws {
-            let item = self.table.item(draw.key).context("a sampled transition is in the table")?;
-            self.assembler.add(item.frames(), item.steps())?;
+            let item = self.store.item(0, draw.key).context("a sampled transition is in the store")?;
+            self.assembler.add(item.lead(), item.frames(), item.steps())?;
         }
         let weights = self.importance.exponent(self.learner.updates()).map(|exponent| {
             let probabilities: Vec<f64> = draws.iter().map(|draw| draw.probability).collect();
@@ -135,7 +135,7 @@ impl Lockstep {
         let update = self.learner.update(&batch, self.progress())?;
         let keys = draws.iter().map(|draw| draw.key);
         let updates: Vec<_> = keys.zip(update.priorities.iter().copied()).collect();
-        self.table.update_priorities(&updates);
+        self.store.update_priorities(0, &updates);
         Ok((update, mean_weight))
     }
 }

@@ -85,8 +85,8 @@ fn counts(run: &Lockstep) -> Counts {
     Counts {
         frames: run.frames,
         updates: run.learner.updates(),
-        replay_items: run.table.len() as u64,
-        replay_bytes: run.table.frame_bytes_used() as u64,
+        replay_items: run.store.tables()[0].len() as u64,
+        replay_bytes: run.store.bytes_used() as u64,
     }
 }
 

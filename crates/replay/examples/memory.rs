@@ -7,11 +7,13 @@
 
 use std::{fs, time::Instant};
 
+use bytes::Bytes;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use replay::codec::{Codec, Encoder};
 use replay::{
-    Chunk, InitialPriority, LaneKey, NewItem, Sampler, Step, Table, TableOptions, Taken, WeightsVersion,
+    Chunk, InitialPriority, LaneKey, NewItem, Remover, Sampler, Step, Store, StoreOptions, TableOptions,
+    Taken, WeightsVersion,
 };
 use value::priority::Priority;
 
@@ -26,60 +28,64 @@ fn main() {
     let codec: Codec = arguments.next().map_or(Codec::default(), |name| name.parse().unwrap());
     let lanes: u32 = arguments.next().map_or(8, |lanes| lanes.parse().unwrap());
     let bytes = fs::read(&path).unwrap();
-    let mut encoder = Encoder::new(codec);
-    let frames: Vec<_> = bytes.chunks_exact(FRAME_BYTES).map(|f| encoder.encode(f)).collect();
-    drop(bytes);
+    let frames: Vec<&[u8]> = bytes.chunks_exact(FRAME_BYTES).collect();
+    let mut writers: Vec<_> = (0..lanes).map(|lane| (lane, Encoder::new(codec, FRAME_BYTES))).collect();
 
     let before = resident("VmRSS");
-    let options = TableOptions {
+    let table = TableOptions {
+        name: "main".into(),
         capacity: CAPACITY,
-        bytes_max: 8 << 30,
-        stack: 4,
+        sampler: Sampler::Proportional,
+        remover: Remover::Fifo,
+        max_times_sampled: 0,
         priority_exponent: 0.6,
         priority_constant: 0.001,
-        sampler: Sampler::Proportional,
-        incarnation: 1,
         first_priority: 1.0,
-        frame_bytes: FRAME_BYTES,
     };
-    let mut table = Table::new(options).unwrap();
-    let start = Instant::now();
+    let options =
+        StoreOptions { bytes_max: 8 << 30, stack: 4, frame_bytes: FRAME_BYTES, tables: vec![table] };
+    let mut store = Store::new(options, 1).unwrap();
+    let (mut inserting, mut frame_bytes, mut steps) = (0.0, 0, 0);
     for sequence in 0.. {
-        if table.counters().evicted > 0 {
+        if store.tables()[0].counters().evicted > 0 {
             break;
         }
-        for lane in 0..lanes {
-            table.insert(chunk(sequence, lane, &frames)).unwrap();
+        for (lane, encoder) in &mut writers {
+            let chunk = chunk(sequence, *lane, &frames, encoder);
+            frame_bytes += chunk.frames.len();
+            steps += chunk.steps.len();
+            let start = Instant::now();
+            store.insert(&chunk).unwrap();
+            inserting += start.elapsed().as_secs_f64();
         }
     }
-    let filled = start.elapsed().as_secs_f64();
-    let per_item = |bytes: usize| bytes as f64 / table.len() as f64;
+    let items = store.tables()[0].len();
+    let per_item = |bytes: usize| bytes as f64 / items as f64;
     let taken = resident("VmRSS") - before;
-    let frame_bytes = table.frame_bytes_used();
-    println!("{path} {codec} {lanes} lanes: {} items, {} steps", table.len(), table.steps_stored());
+    println!("{path} {codec} {lanes} lanes: {items} items, {steps} steps in {} chunks", store.chunks());
     println!("resident {:.3} GB, at most {:.3} GB", taken as f64 / 1e9, resident("VmHWM") as f64 / 1e9);
     println!(
         "frames {:.0} B per item, all else {:.1} B",
         per_item(frame_bytes),
         per_item(taken - frame_bytes)
     );
-    println!("{:.0} inserts/s", table.counters().inserts as f64 / filled);
-    operations(&mut table);
+    println!("{:.0} inserts/s", store.tables()[0].counters().inserts as f64 / inserting);
+    operations(&mut store);
 }
 
-fn operations(table: &mut Table) {
+fn operations(store: &mut Store) {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     for batch in [32, 512] {
         let rounds = 100_000 / batch;
         let (mut sampling, mut updating) = (0.0, 0.0);
         for _ in 0..rounds {
             let start = Instant::now();
-            let draws = table.sample(batch, true, &mut rng).unwrap();
+            let draws = store.sample(0, batch, true, &mut rng).unwrap();
             sampling += start.elapsed().as_secs_f64();
             let new = |i: usize| Priority::try_new((i % 97) as f64 / 10.0).unwrap();
             let updates: Vec<_> = draws.iter().enumerate().map(|(i, draw)| (draw.key, new(i))).collect();
             let start = Instant::now();
-            table.update_priorities(&updates);
+            store.update_priorities(0, &updates);
             updating += start.elapsed().as_secs_f64();
         }
         let us = |seconds: f64| seconds * 1e6 / rounds as f64;
@@ -87,12 +93,13 @@ fn operations(table: &mut Table) {
     }
     let mut size = Counting(0);
     let start = Instant::now();
-    table.save(&mut size).unwrap();
+    store.save(&mut size).unwrap();
     println!("save {:.3} GB in {:.2} s", size.0 as f64 / 1e9, start.elapsed().as_secs_f64());
 }
 
-fn chunk(sequence: u64, lane: u32, frames: &[Box<[u8]>]) -> Chunk {
+fn chunk(sequence: u64, lane: u32, played: &[&[u8]], encoder: &mut Encoder) -> Chunk {
     let first_step = sequence * CHUNK_STEPS;
+    let mut frames = Vec::new();
     let taken = |number: u64| Taken {
         action: 0,
         reward: 0.0,
@@ -102,19 +109,27 @@ fn chunk(sequence: u64, lane: u32, frames: &[Box<[u8]>]) -> Chunk {
         log_probability: -1.0,
         weights: WeightsVersion { incarnation: 1, number: 5 },
     };
-    let step = |number: u64| Step {
-        frame: frames[(number as usize + lane as usize * 97) % frames.len()].clone(),
-        starts_episode: number.is_multiple_of(EPISODE),
-        taken: (number % EPISODE != EPISODE - 1).then(|| taken(number)),
+    let step = |number: u64| {
+        let before = frames.len();
+        let frame = played[(number as usize + lane as usize * 97) % played.len()];
+        let key_frame = encoder.encode_into(frame, &mut frames);
+        Step {
+            frame_bytes: (frames.len() - before) as u32,
+            key_frame,
+            starts_episode: number.is_multiple_of(EPISODE),
+            taken: (number % EPISODE != EPISODE - 1).then(|| taken(number)),
+        }
     };
     let acts = |first: &u64| first % EPISODE != EPISODE - 1;
-    let item = |first| NewItem { first, length: 1, priority: InitialPriority::Largest };
+    let item = |first| NewItem { first, length: 1, priority: InitialPriority::Largest, table: 0 };
     let end = first_step + CHUNK_STEPS;
+    let steps = (first_step..end).map(step).collect();
     Chunk {
         lane: LaneKey { actor: lane / 8, incarnation: 1, lane: lane % 8 },
         sequence,
         first_step,
-        steps: (first_step..end).map(step).collect(),
+        steps,
+        frames: Bytes::from(frames),
         items: (first_step.saturating_sub(1)..end - 1).filter(acts).map(item).collect(),
     }
 }

@@ -26,8 +26,13 @@ impl<W: Write> BlockWriter<W> {
         Self { out, payload: Vec::with_capacity(BLOCK_BYTES), number: 0, failure: None }
     }
 
-    /// Writes what is left and the end.
-    pub fn finish(mut self) -> io::Result<()> {
+    /// Where it writes to.
+    pub fn inner(&mut self) -> &mut W {
+        &mut self.out
+    }
+
+    /// Writes what is left and the end, after which nothing may follow.
+    pub fn end(&mut self) -> io::Result<()> {
         if !self.payload.is_empty() {
             self.write_block()?;
         }
@@ -145,7 +150,7 @@ mod tests {
         let mut out = Vec::new();
         let mut writer = BlockWriter::new(&mut out);
         writer.write_all(bytes).unwrap();
-        writer.finish().unwrap();
+        writer.end().unwrap();
         out
     }
 

@@ -2,6 +2,7 @@
 //!
 //! These are the domain's own types. Whatever carries them (a channel, gRPC) converts at its edge.
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use value::priority::Priority;
 
@@ -52,18 +53,23 @@ impl Taken {
     }
 }
 
-/// One observation of a lane and what was done on it.
-#[derive(Clone, Debug, PartialEq)]
+/// One observation of a lane and what was done on it. Its packed frame lies in [`Chunk::frames`].
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// The newest frame of the observation, packed by the writer's codec. The table does not look
-    /// inside.
-    pub frame: Box<[u8]>,
+    /// Size of the packed frame. The store does not look inside.
+    pub frame_bytes: u32,
+    /// The frame can be unpacked alone. Any other one changes the frame before it, and at most
+    /// [`KEY_DISTANCE_MAX`] of those follow one another.
+    pub key_frame: bool,
     /// Whether this is the first observation of an episode, before which the stack does not reach.
     pub starts_episode: bool,
     /// What was done. `None` marks the final observation, which follows the step that ended the
     /// episode and comes before the next episode's first step.
     pub taken: Option<Taken>,
 }
+
+/// Frames that may lie between a frame and its key frame, counting itself.
+pub const KEY_DISTANCE_MAX: u8 = 31;
 
 /// The priority of a new item.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,13 +91,15 @@ pub struct NewItem {
     pub length: u8,
     /// Where it starts in the sampler.
     pub priority: InitialPriority,
+    /// Which of the store's tables it goes to.
+    pub table: u8,
 }
 
 /// The unit of writing, stored as a whole and exactly once.
 ///
 /// Items refer backwards only: to steps of this chunk or of earlier ones of the same lane. They
-/// come in order of `first` over the whole life of the lane, which is what lets the table drop
-/// frames and items together in constant time.
+/// come in order of `first` over the whole life of the lane, whatever table they go to, which is what
+/// lets the store drop frames and items together in constant time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chunk {
     /// Whose steps these are.
@@ -102,6 +110,8 @@ pub struct Chunk {
     pub first_step: u64,
     /// The new steps, one after the other.
     pub steps: Vec<Step>,
+    /// Their packed frames, one after the other without gaps.
+    pub frames: Bytes,
     /// The items that these steps complete.
     pub items: Vec<NewItem>,
 }

@@ -103,6 +103,8 @@ impl std::fmt::Display for Wait {
 pub struct Control {
     limiter: RateLimiter,
     shards: Vec<Known>,
+    /// How far shards had counted at the checkpoint.
+    marks: Vec<Mark>,
     inserts: u64,
     agent_steps: u64,
     samples: u64,
@@ -124,36 +126,39 @@ struct Known {
 }
 
 impl Control {
-    /// Control over as many shards as there are marks. `agent_steps` and the marks are those of the checkpoint that the
-    /// run goes on from, or 0 and default.
-    pub fn new(limiter: RateLimiter, agent_steps: u64, marks: &[Mark]) -> Self {
-        let known = |mark: &Mark| Known {
-            heard: Heard {
-                incarnation: mark.incarnation,
-                inserts: 0,
-                agent_steps: mark.agent_steps,
-                items: 0,
-                mass: 0.0,
-            },
-            met: false,
-            present: false,
-            late: false,
-            former: VecDeque::new(),
-        };
-        let shards = marks.iter().map(known).collect();
-        Self { limiter, shards, inserts: 0, agent_steps, samples: 0, since: None }
+    /// Control over so many shards. `agent_steps` and the marks are those of the checkpoint that the run goes on from,
+    /// or 0 and none. A mark is a shard's whose incarnation it has, wherever that shard is now.
+    pub fn new(limiter: RateLimiter, shards: usize, agent_steps: u64, marks: &[Mark]) -> Self {
+        let nothing = Heard { incarnation: 0, inserts: 0, agent_steps: 0, items: 0, mass: 0.0 };
+        let known =
+            Known { heard: nothing, met: false, present: false, late: false, former: VecDeque::new() };
+        let (shards, marks) = (vec![known; shards], marks.to_vec());
+        Self { limiter, shards, marks, inserts: 0, agent_steps, samples: 0, since: None }
+    }
+
+    /// Lets go by another ratio or another least size from now on. Nothing is owed for what was before.
+    pub fn set_limiter(&mut self, limiter: RateLimiter) {
+        self.limiter = limiter;
+        self.since = None;
+        self.settle();
     }
 
     /// Takes in what a shard said. Older news than what is known changes nothing.
     pub fn heard(&mut self, shard: usize, news: Heard) {
+        let marked = self.marks.iter().find(|mark| mark.incarnation == news.incarnation);
         let known = &mut self.shards[shard];
+        if let (false, Some(mark)) = (known.met, marked) {
+            (known.heard.incarnation, known.heard.agent_steps) = (mark.incarnation, mark.agent_steps);
+        }
         let was = known.heard;
         let same = was.incarnation == news.incarnation;
         let older = (news.inserts, news.agent_steps) < (was.inserts, was.agent_steps);
-        if known.former.contains(&news.incarnation) || (same && known.met && older) {
+        // One that the checkpoint knew, heard after one that it did not know, is a former life that comes late.
+        let former = known.former.contains(&news.incarnation) || (known.met && !same && marked.is_some());
+        if former || (same && known.met && older) {
             return;
         }
-        if !same {
+        if !same && known.met {
             known.former.push_back(was.incarnation);
             if known.former.len() > FORMER_MAX {
                 known.former.pop_front();
@@ -262,13 +267,18 @@ impl Control {
         Some(samples as f64 / inserts as f64)
     }
 
-    /// How far every shard has counted.
+    /// How far every shard has counted, former lives included.
     pub fn marks(&self) -> Vec<Mark> {
         let mark = |shard: &Known| Mark {
             incarnation: shard.heard.incarnation,
             agent_steps: shard.heard.agent_steps,
         };
-        self.shards.iter().map(mark).collect()
+        // A shard that was not heard since the checkpoint is still where it was then.
+        let unheard =
+            |mark: &&Mark| !self.shards.iter().any(|shard| shard.heard.incarnation == mark.incarnation);
+        let met = self.shards.iter().filter(|shard| shard.met).map(mark);
+        let most = self.shards.len() + FORMER_MAX;
+        met.chain(self.marks.iter().filter(unheard).copied()).take(most).collect()
     }
 
     fn present(&self) -> u64 {

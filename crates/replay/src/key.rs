@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// incarnation, so a key held by a slow learner never means a different item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ItemKey {
-    /// [`TableOptions::incarnation`](crate::TableOptions::incarnation) of the table that gave it.
+    /// Of the store that gave it, see [`Store::open`](crate::Store::open).
     pub incarnation: u32,
     /// Where the item lies.
     pub slot: u32,

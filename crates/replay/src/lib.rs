@@ -1,51 +1,46 @@
 //! One replay shard: what actors saw and did, stored once, drawn in proportion to its priority.
 //!
-//! A writer streams the steps of a *lane* (one environment of one actor) in [`Chunk`]s. The
-//! [`Table`] keeps each step's frame once, packed, in a byte ring, and *items* (transitions) only
-//! refer to steps. A sampler draws items, a learner sends priorities back.
+//! A writer streams the steps of a *lane* (one environment of one actor) in [`Chunk`]s. The [`Store`] keeps
+//! each chunk as it came in a ring of bytes, and *items* (transitions) only refer to steps. One or more
+//! [`Table`]s over the same frames say which items there are and how they are drawn. A sampler draws items, a
+//! learner sends priorities back.
 //!
-//! Reading order: [`Chunk`] for what comes in, [`Table`] for what happens to it, [`ItemView`] for
-//! what comes out. `insert` judges chunks, `lane` and `ring` hold steps and frames, `selector` and
-//! `sum_tree` draw, `save` and `check` write a table out and read it back.
+//! Reading order: [`Chunk`] for what comes in, [`Store`] for what happens to it, [`ItemView`] for what comes out.
+//! Below `store`: `insert` judges chunks, `log` and `record` hold them, `table` and `sum_tree` draw, `recover` finds
+//! everything again after a crash, `save` writes a store out and reads it back, `directory` is where shards keep
+//! theirs.
 //!
-//! The crate is pure: no files, sockets, clock, threads or random generator of its own. Saving and
-//! loading take any `Write` and `Read`, drawing takes any `Rng`, and no frame is ever decoded.
-//! [`codec`], [`rate`], [`control`] and [`spread`] are here because writers and learners need them beside a table,
-//! not because the table uses them.
+//! No sockets, clock, threads or random generator of its own; only `store` touches files. Drawing takes any `Rng`,
+//! and no frame is ever decoded. [`codec`], [`rate`], [`control`] and [`spread`] are here because writers and learners need
+//! them beside a store, not because the store uses them.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod chunk;
 mod key;
 mod options;
 mod outcome;
-mod table;
 
-mod insert;
-mod item;
-mod lane;
-mod ring;
-mod selector;
-mod sum_tree;
+pub mod store;
 
 mod blocks;
-mod check;
-mod save;
+mod sum_tree;
 
 pub mod codec;
 pub mod control;
 pub mod rate;
 pub mod spread;
 
-pub use chunk::{Chunk, InitialPriority, LaneKey, NewItem, Step, Taken, WeightsVersion};
-pub use insert::InsertError;
-pub use item::{ItemView, stack_at};
+pub use chunk::{Chunk, InitialPriority, KEY_DISTANCE_MAX, LaneKey, NewItem, Step, Taken, WeightsVersion};
 pub use key::ItemKey;
-pub use options::{OptionsError, Sampler, TableOptions};
-pub use outcome::{Counters, Draw, Inserted, SampleError, Updated};
-pub use save::LoadError;
+pub use options::{OptionsError, Remover, Sampler, StoreOptions, TABLES_MAX, TableOptions, UnknownName};
+pub use outcome::{Counters, Draw, Inserted, SampleError, TableCounters, Updated};
+pub use store::Store;
+pub use store::insert::InsertError;
+pub use store::item::{ItemView, stack_at};
+pub use store::table::Table;
+pub use store::{LoadError, Saving};
 pub use sum_tree::SumTree;
-pub use table::Table;
 
 #[cfg(test)]
 mod tests;

@@ -1,11 +1,12 @@
-//! What the table answers, and what it counts.
+//! What the store answers, and what it counts.
 
-use serde::{Deserialize, Serialize};
+use bytemuck::{Pod, Zeroable};
 
 use crate::key::ItemKey;
 
-/// Totals since the table was made. They only grow, and survive a save.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Totals of a store since its incarnation began. They only grow.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Counters {
     /// Chunks stored.
     pub chunks: u64,
@@ -17,22 +18,43 @@ pub struct Counters {
     pub steps: u64,
     /// Steps stored that have an action: agent steps.
     pub actions: u64,
-    /// Items stored.
-    pub inserts: u64,
     /// Items dropped on arrival because frames that they need were lost or reclaimed.
     pub items_without_frames: u64,
+}
+
+/// Totals of one table since the store's incarnation began. They only grow.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct TableCounters {
+    /// Items stored.
+    pub inserts: u64,
     /// Items that made room for newer ones.
     pub evicted: u64,
     /// Items that went because a frame of theirs was reclaimed.
     pub reclaimed_items: u64,
     /// Items drawn.
     pub samples: u64,
+    /// Items that went because they had been drawn often enough.
+    pub used_up: u64,
     /// Priority updates applied.
     pub updates: u64,
     /// Priority updates for items no longer there, ignored.
     pub stale_updates: u64,
     /// Items removed because someone could not use them.
     pub removed_items: u64,
+}
+
+impl std::ops::AddAssign for TableCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.inserts += other.inserts;
+        self.evicted += other.evicted;
+        self.reclaimed_items += other.reclaimed_items;
+        self.samples += other.samples;
+        self.used_up += other.used_up;
+        self.updates += other.updates;
+        self.stale_updates += other.stale_updates;
+        self.removed_items += other.removed_items;
+    }
 }
 
 /// What became of a chunk.

@@ -209,17 +209,20 @@ mod tests {
     }
 
     #[test]
-    fn half_a_million_changes_one_by_one_and_in_batches_leave_a_rebuilt_tree() {
-        for leaves in [1, 2, 15, 16, 17, 255, 257, 5_000] {
+    fn ten_million_changes_one_by_one_and_in_batches_leave_a_rebuilt_tree() {
+        // 65 changes in each round.
+        let sizes = [1, 2, 15, 16, 17, 255, 257, 5_000, 100_000];
+        let rounds = 10_000_000 / 65 / sizes.len() + 1;
+        for leaves in sizes {
             let mut rng = ChaCha8Rng::seed_from_u64(leaves as u64);
             let mut tree = SumTree::new(leaves);
-            for round in 0..1_000 {
+            for round in 0..rounds {
                 let mut leaf = || rng.random_range(0..leaves as u32);
                 let one = leaf();
                 let batch: Vec<u32> = (0..64).map(|_| leaf()).collect();
                 tree.set(one, weight(&mut rng));
                 tree.set_many(batch.into_iter().map(|leaf| (leaf, weight(&mut rng))));
-                if round % 100 == 0 {
+                if round % 1_000 == 0 {
                     assert_eq!(tree, rebuilt(&tree));
                 }
             }

@@ -5,7 +5,7 @@ use replay::rate::RateLimiter;
 
 fn control(shards: usize, min_size: u64) -> Control {
     let limiter = RateLimiter::new(Some(8.0), min_size, 32, None).unwrap();
-    Control::new(limiter, 0, &vec![Mark::default(); shards])
+    Control::new(limiter, shards, 0, &[])
 }
 
 /// A shard that has inserted so many, none of them gone yet, one agent step for each.
@@ -65,7 +65,7 @@ fn what_a_shard_out_of_reach_took_while_the_replay_filled_owes_no_updates() {
 #[test]
 fn without_a_ratio_only_filling_holds_the_learner_and_nothing_the_actors() {
     let limiter = RateLimiter::new(None, 100, 32, None).unwrap();
-    let mut control = Control::new(limiter, 0, &[Mark::default(); 2]);
+    let mut control = Control::new(limiter, 2, 0, &[]);
     control.heard(0, news(1, 50));
     assert_eq!(control.can_sample(), Err(Wait::Shards(vec![1])));
     control.heard(1, news(1, 49));
@@ -80,7 +80,7 @@ fn without_a_ratio_only_filling_holds_the_learner_and_nothing_the_actors() {
 fn a_learner_that_goes_on_counts_only_what_came_after_its_marks() {
     let limiter = RateLimiter::new(Some(8.0), 100, 32, None).unwrap();
     let marks = [Mark { incarnation: 3, agent_steps: 500 }, Mark { incarnation: 5, agent_steps: 400 }];
-    let mut control = Control::new(limiter, 1_000, &marks);
+    let mut control = Control::new(limiter, marks.len(), 1_000, &marks);
     assert_eq!(control.marks(), marks);
     assert_eq!(control.allowance(0), None);
     // The first goes on, the second began anew meanwhile.

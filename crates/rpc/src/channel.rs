@@ -27,6 +27,9 @@ const STREAM_WINDOW_BYTES: u32 = 4 << 20;
 /// Bytes of all streams of a connection on their way: room for sampling, weights and the rest side by side.
 const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
 
+/// Bytes that may come in one piece. The default, 16 KiB, would cut a batch into a hundred.
+const FRAME_BYTES_MAX: u32 = 1 << 20;
+
 /// A channel to a server, not connected yet. Cheap to clone; clones share one connection.
 ///
 /// Must be called inside a runtime.
@@ -43,7 +46,8 @@ pub fn channel(address: &Address) -> Channel {
         .keep_alive_timeout(KEEPALIVE_TIMEOUT)
         .keep_alive_while_idle(true)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_frame_size(FRAME_BYTES_MAX);
     let address = address.clone();
     endpoint.connect_with_connector_lazy(service_fn(move |_| connect(address.clone())))
 }

@@ -11,5 +11,6 @@ pub mod edge;
 pub mod serve;
 
 pub mod membership;
+pub mod sampler;
 pub mod shard;
 pub mod writer;

@@ -110,11 +110,15 @@ impl Listener {
     }
 }
 
+/// Bytes that may come in one piece. The default, 16 KiB, would cut a chunk into many.
+const FRAME_BYTES_MAX: u32 = 256 << 10;
+
 fn server(edge: &Edge) -> Server<tower::layer::util::Stack<Edge, tower::layer::util::Identity>> {
     Server::builder()
         .max_concurrent_streams(STREAMS_MAX)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_frame_size(FRAME_BYTES_MAX)
         .http2_max_header_list_size(HEADER_LIST_BYTES_MAX)
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))

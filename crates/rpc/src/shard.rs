@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use proto::limits::{INSERT_BYTES_MAX, SAMPLE_BYTES_MAX};
-use proto::v1;
 use proto::v1::replay_client::ReplayClient;
+use proto::{Batch, StoreSpec, Updates, convert, v1};
 use replay::control::{Allowance, Heard};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -31,11 +31,63 @@ const OPEN_PATIENCE: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug)]
 pub struct Told {
     /// The run.
-    pub caller: v1::Caller,
+    pub run: String,
     /// Which start of the learner.
     pub learner_incarnation: u32,
     /// What the shard holds.
-    pub table: v1::Table,
+    pub spec: StoreSpec,
+}
+
+/// What a shard says of itself. Items are those of its first table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct News {
+    /// Its name for ever.
+    pub id: String,
+    /// Whose counts these are.
+    pub incarnation: u32,
+    /// Items inserted.
+    pub inserts: u64,
+    /// Agent steps stored.
+    pub agent_steps: u64,
+    /// Items it holds.
+    pub items: u64,
+    /// What they weigh.
+    pub mass: f64,
+    /// The largest priority it has seen.
+    pub largest_priority: f64,
+    /// Bytes of all chunks.
+    pub bytes_used: u64,
+    /// Items that had to go.
+    pub forgotten: u64,
+    /// Items drawn.
+    pub samples: u64,
+}
+
+impl From<v1::Shard> for News {
+    fn from(shard: v1::Shard) -> Self {
+        let counters = shard.counters.unwrap_or_default();
+        let table = shard.tables.first().copied().unwrap_or_default();
+        Self {
+            id: shard.id,
+            incarnation: shard.incarnation,
+            inserts: counters.inserts,
+            agent_steps: counters.actions,
+            items: table.items,
+            mass: table.mass,
+            largest_priority: table.largest_priority,
+            bytes_used: shard.bytes_used,
+            forgotten: table.evicted + table.reclaimed_items,
+            samples: table.samples,
+        }
+    }
+}
+
+impl News {
+    /// What rate control wants to know.
+    pub fn heard(&self) -> Heard {
+        let Self { incarnation, inserts, agent_steps, items, mass, .. } = *self;
+        Heard { incarnation, inserts, agent_steps, items, mass }
+    }
 }
 
 /// Why a shard did not do what it was asked.
@@ -93,9 +145,10 @@ impl Shard {
         &self.address
     }
 
-    /// A client for calls beside this one's: updates of priorities.
-    pub fn client(&self) -> ReplayClient<Channel> {
-        self.client.clone()
+    /// Sends priorities beside what else is asked of the shard.
+    pub fn updater(&self) -> Updater {
+        let Told { run, learner_incarnation, .. } = &self.told;
+        Updater { client: self.client.clone(), run: run.clone(), learner_incarnation: *learner_incarnation }
     }
 
     /// Draws at `points` and sets the allowance. No points: only the news.
@@ -103,17 +156,33 @@ impl Shard {
         &mut self,
         points: Vec<f64>,
         allowance: Option<Allowance>,
-    ) -> Result<v1::SampleReply, ShardError> {
+    ) -> Result<(Batch, News), ShardError> {
         self.connect().await?;
         let stream = self.stream.as_mut().expect("just connected");
         let request = v1::SampleRequest {
-            caller: None,
             learner_incarnation: self.told.learner_incarnation,
             points,
             allowance: allowance.map(allowance_message),
+            ..v1::SampleRequest::default()
         };
         let reply = stream.ask(request).await;
-        self.settle(reply)
+        let reply = self.settle(reply)?;
+        let StoreSpec { options, actions, .. } = &self.told.spec;
+        let news = reply.shard.ok_or_else(|| Status::internal("the answer has no shard in it"));
+        let batch = Batch::new(reply.batch.unwrap_or_default(), options.stack, *actions);
+        let batch = batch.map_err(|invalid| Status::internal(format!("a batch that can't be: {invalid}")));
+        let both = news.and_then(|news| Ok((batch?, news.into())));
+        self.settle(both)
+    }
+
+    /// Changes what the shard shall hold, with the next grant.
+    pub fn tell(&mut self, spec: StoreSpec) {
+        self.told.spec = spec;
+    }
+
+    /// What it shall hold.
+    pub fn spec(&self) -> &StoreSpec {
+        &self.told.spec
     }
 
     /// Sets the allowance, and waits until the shard has `until_inserts` or `wait` is over.
@@ -123,7 +192,7 @@ impl Shard {
         until_inserts: u64,
         wait: Duration,
         finished: bool,
-    ) -> Result<v1::Shard, ShardError> {
+    ) -> Result<News, ShardError> {
         self.connect().await?;
         let reply = grant(&mut self.client, &self.told, allowance, until_inserts, wait, finished).await;
         self.settle(reply)
@@ -166,6 +235,32 @@ impl Shard {
     }
 }
 
+/// Sends priorities to one shard.
+#[derive(Clone, Debug)]
+pub struct Updater {
+    client: ReplayClient<Channel>,
+    run: String,
+    learner_incarnation: u32,
+}
+
+impl Updater {
+    /// Gives items new priorities, and says how many were changed and how many are no longer there.
+    pub async fn update(&mut self, updates: &Updates) -> Result<(u64, u64), Status> {
+        let named = updates.priorities.iter().map(|(key, _)| key).chain(&updates.removed);
+        // All items of a batch are of one life of the shard; if not, the older ones are gone.
+        let incarnation = named.map(|key| key.incarnation).next_back().unwrap_or(0);
+        let message = convert::updates_message(updates, incarnation);
+        let gone = (updates.priorities.len() - message.priorities.len()) as u64;
+        let request = v1::UpdatePrioritiesRequest {
+            caller: Some(proto::caller(&self.run)),
+            learner_incarnation: self.learner_incarnation,
+            updates: Some(message),
+        };
+        let reply = self.client.update_priorities(request).await?.into_inner();
+        Ok((reply.applied, reply.stale + gone))
+    }
+}
+
 impl Stream {
     async fn ask(&mut self, request: v1::SampleRequest) -> Result<v1::SampleReply, Status> {
         self.requests.send(request).await.map_err(|_| Status::unavailable("the stream has ended"))?;
@@ -183,7 +278,7 @@ async fn open(mut client: ReplayClient<Channel>, told: Told) -> Result<Stream, S
     // One request is under way at a time.
     let (requests, receiver) = mpsc::channel(1);
     let hello = v1::SampleRequest {
-        caller: Some(told.caller),
+        caller: Some(proto::caller(&told.run)),
         learner_incarnation: told.learner_incarnation,
         ..v1::SampleRequest::default()
     };
@@ -202,11 +297,11 @@ async fn grant(
     until_inserts: u64,
     wait: Duration,
     finished: bool,
-) -> Result<v1::Shard, Status> {
+) -> Result<News, Status> {
     let request = v1::GrantRequest {
-        caller: Some(told.caller.clone()),
+        caller: Some(proto::caller(&told.run)),
         learner_incarnation: told.learner_incarnation,
-        table: Some(told.table.clone()),
+        store: Some(convert::store_message(&told.spec)),
         allowance: allowance.map(allowance_message),
         finished,
         until_inserts,
@@ -214,7 +309,8 @@ async fn grant(
     };
     let answer = timeout(wait + ANSWER_WAIT_MAX, client.grant(request)).await;
     let reply = answer.map_err(|_| silent())??.into_inner();
-    reply.shard.ok_or_else(|| Status::internal("the answer has no shard in it"))
+    let shard = reply.shard.ok_or_else(|| Status::internal("the answer has no shard in it"))?;
+    Ok(shard.into())
 }
 
 fn silent() -> Status {
@@ -256,16 +352,4 @@ pub fn describe(status: &Status) -> String {
 
 fn allowance_message(allowance: Allowance) -> v1::Allowance {
     v1::Allowance { shard_incarnation: allowance.incarnation, inserts: allowance.inserts }
-}
-
-/// What rate control wants to know of a shard.
-pub fn heard(shard: &v1::Shard) -> Heard {
-    let counters = shard.counters.unwrap_or_default();
-    Heard {
-        incarnation: shard.incarnation,
-        inserts: counters.inserts,
-        agent_steps: counters.actions,
-        items: shard.items,
-        mass: shard.mass,
-    }
 }

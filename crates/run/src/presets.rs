@@ -53,7 +53,7 @@ const QUICK: &[(&str, &str)] = &[
     ("learning_rate_decay", "0.1"),
     ("n_step", "3"),
     ("capacity", "200000"),
-    ("replay_bytes", "1GiB"),
+    ("replay_bytes", "256MiB"),
     ("min_size", "5000"),
     ("random_steps", "5000"),
     ("target_period_updates", "500"),

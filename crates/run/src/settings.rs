@@ -177,10 +177,10 @@ settings! {
         rho: Rho = Rho::Max;
         /// Transitions kept.
         capacity: Items = Items(1_000_000);
-        /// Bytes of compressed frames kept, at most.
-        replay_bytes: Bytes = Bytes(2500 << 20);
-        /// How frames are compressed: none, lz4 or zstd.
-        frame_codec: Codec = Codec::Zstd;
+        /// Bytes of packed frames and steps kept, at most. In a cluster a file of this size is in the run's directory.
+        replay_bytes: Bytes = Bytes(1 << 30);
+        /// How frames are packed: delta (changes to the frame before), zstd, lz4 or none.
+        frame_codec: Codec = Codec::Delta;
         /// Agent steps that an actor sends together (one in lockstep).
         chunk_steps: u32 = 8;
         /// Transitions in the replay before the first update (code).

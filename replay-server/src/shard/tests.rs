@@ -1,22 +1,25 @@
-use proto::convert::TableSpec;
-use replay::codec::Codec;
-use replay::{InitialPriority, LaneKey, NewItem, Sampler, Step, Taken, WeightsVersion};
+use replay::{
+    InitialPriority, LaneKey, NewItem, Remover, Sampler, Step, TableOptions, Taken, WeightsVersion,
+};
 
 use super::*;
 
-fn spec() -> TableSpec {
-    let options = TableOptions {
+fn table(name: &str) -> TableOptions {
+    TableOptions {
+        name: name.into(),
         capacity: 100,
-        bytes_max: 10_000,
-        stack: 2,
+        sampler: Sampler::Proportional,
+        remover: Remover::Fifo,
+        max_times_sampled: 0,
         priority_exponent: 1.0,
         priority_constant: 0.0,
-        sampler: Sampler::Proportional,
-        incarnation: 0,
         first_priority: 1.0,
-        frame_bytes: 8,
-    };
-    TableSpec { options, codec: Codec::None, actions: 2 }
+    }
+}
+
+fn spec() -> StoreSpec {
+    let options = StoreOptions { bytes_max: 10_000, stack: 2, frame_bytes: 8, tables: vec![table("replay")] };
+    StoreSpec { options, codec: Codec::None, actions: 2 }
 }
 
 fn learner(incarnation: u32) -> Learner {
@@ -28,12 +31,23 @@ fn writer() -> Writer {
     Writer { run, actor: 0, incarnation: 1, codec: Codec::None, frame_bytes: 8, stack: 2 }
 }
 
-fn allow(shard_incarnation: u32, inserts: u64) -> Option<Allowance> {
-    Some(Allowance { shard_incarnation, inserts })
-}
+/// What a store may take in these tests: lanes alone are allowed 16 MiB.
+const LIMIT: u64 = 32 << 20;
 
 fn shard() -> Shard {
-    Shard::new(Identity { id: "a".into(), incarnation: 5 }, 1 << 20)
+    Shard::open(Place::memory("a".into()), LIMIT).unwrap()
+}
+
+/// One that may take in so much.
+fn granted(spec: StoreSpec, inserts: u64) -> Shard {
+    let mut shard = shard();
+    let allowance = allow(&shard, inserts);
+    shard.grant(&learner(1), Some(spec), allowance, false).unwrap();
+    shard
+}
+
+fn allow(shard: &Shard, inserts: u64) -> Option<Allowance> {
+    Some(Allowance { incarnation: shard.standing().incarnation, inserts })
 }
 
 /// One step and the item that it completes.
@@ -47,12 +61,17 @@ fn chunk(sequence: u64, priority: f64) -> Chunk {
         log_probability: 0.0,
         weights: WeightsVersion::default(),
     };
-    let step =
-        Step { frame: Box::from([sequence as u8; 8]), starts_episode: sequence == 0, taken: Some(taken) };
+    let step = Step { frame_bytes: 8, key_frame: true, starts_episode: sequence == 0, taken: Some(taken) };
     let priority = InitialPriority::Of(Priority::try_new(priority).unwrap());
-    let item = sequence.checked_sub(1).map(|first| NewItem { first, length: 1, priority });
-    let lane = LaneKey { actor: 0, incarnation: 1, lane: 0 };
-    Chunk { lane, sequence, first_step: sequence, steps: vec![step], items: item.into_iter().collect() }
+    let item = sequence.checked_sub(1).map(|first| NewItem { first, length: 1, priority, table: 0 });
+    Chunk {
+        lane: LaneKey { actor: 0, incarnation: 1, lane: 0 },
+        sequence,
+        first_step: sequence,
+        steps: vec![step],
+        frames: vec![sequence as u8; 8].into(),
+        items: item.into_iter().collect(),
+    }
 }
 
 fn stored(fate: Result<Fate, Refusal>) -> bool {
@@ -62,23 +81,29 @@ fn stored(fate: Result<Fate, Refusal>) -> bool {
     }
 }
 
+/// The batch alone.
+fn draw(shard: &mut Shard, points: &[f64]) -> Result<v1::Batch, Refusal> {
+    shard.sample(&learner(1), 0, points, None, None).map(|(batch, _)| batch)
+}
+
 #[test]
 fn a_chunk_is_handed_back_until_there_is_allowance() {
     let mut shard = shard();
     assert_eq!(shard.insert(chunk(0, 1.0)), Ok(Fate::Held { chunk: chunk(0, 1.0), allowance: 0 }));
-    shard.grant(&learner(1), Some(spec()), allow(5, 2), false).unwrap();
+    shard.grant(&learner(1), Some(spec()), allow(&shard, 2), false).unwrap();
     assert!((0..3).all(|sequence| stored(shard.insert(chunk(sequence, 1.0)))));
     assert!(!shard.standing().has_room());
     assert_eq!(shard.insert(chunk(3, 1.0)), Ok(Fate::Held { chunk: chunk(3, 1.0), allowance: 2 }));
     // A sample request raises it, and can lower it again.
-    shard.sample(&learner(1), &[], allow(5, 3)).unwrap();
+    shard.sample(&learner(1), 0, &[], allow(&shard, 3), None).unwrap();
     assert!(shard.standing().has_room());
-    shard.sample(&learner(1), &[], allow(5, 1)).unwrap();
+    shard.sample(&learner(1), 0, &[], allow(&shard, 1), None).unwrap();
     assert!(!stored(shard.insert(chunk(3, 1.0))));
     // For another life of the shard it means nothing.
-    shard.grant(&learner(1), None, allow(4, 100), false).unwrap();
+    let other = Allowance { incarnation: shard.standing().incarnation ^ 1, inserts: 100 };
+    shard.grant(&learner(1), None, Some(other), false).unwrap();
     assert_eq!(shard.standing().inserts_allowed, 1);
-    shard.grant(&learner(1), None, allow(5, 100), true).unwrap();
+    shard.grant(&learner(1), None, allow(&shard, 100), true).unwrap();
     assert_eq!(shard.insert(chunk(3, 1.0)), Ok(Fate::Finished));
 }
 
@@ -86,12 +111,13 @@ fn a_chunk_is_handed_back_until_there_is_allowance() {
 fn a_shard_that_was_told_nothing_remembers_no_learner() {
     let mut shard = shard();
     let stranger = Learner { run: "other".into(), incarnation: 100 };
-    assert_eq!(shard.sample(&stranger, &[0.5], allow(5, 10)), Ok(vec![]));
+    let nothing = Ok((v1::Batch::default(), Updated::default()));
+    assert_eq!(shard.sample(&stranger, 0, &[0.5], allow(&shard, 10), None), nothing);
     shard.grant(&learner(1), Some(spec()), None, false).unwrap();
     let refused = Refusal::Run { ours: "run".into(), theirs: "other".into() };
-    assert_eq!(shard.sample(&stranger, &[0.5], None), Err(refused));
+    assert_eq!(shard.sample(&stranger, 0, &[0.5], None, None), Err(refused));
     assert_eq!(shard.standing().inserts_allowed, 0);
-    shard.sample(&learner(2), &[], None).unwrap();
+    shard.sample(&learner(2), 0, &[], None, None).unwrap();
     let refused = Refusal::Learner { given: 1, newest: 2 };
     assert_eq!(shard.grant(&learner(1), None, None, true), Err(refused));
     assert!(!shard.standing().finished);
@@ -112,32 +138,57 @@ fn a_writer_is_admitted_by_run_and_shape() {
 
 #[test]
 fn items_without_weight_are_not_drawn_and_that_is_no_error() {
-    let mut shard = shard();
-    shard.grant(&learner(1), Some(spec()), allow(5, 10), false).unwrap();
+    let mut shard = granted(spec(), 10);
     assert!((0..2).all(|sequence| stored(shard.insert(chunk(sequence, 0.0)))));
-    assert_eq!((shard.standing().items, shard.standing().mass), (1, 0.0));
-    assert_eq!(shard.sample(&learner(1), &[0.5], None), Ok(vec![]));
+    let standing = shard.standing().tables[0];
+    assert_eq!((standing.items, standing.mass), (1, 0.0));
+    assert!(draw(&mut shard, &[0.5]).unwrap().slots.is_empty());
 }
 
 #[test]
-fn drawn_frames_share_one_piece_of_memory() {
-    let mut shard = shard();
-    shard.grant(&learner(1), Some(spec()), allow(5, 10), false).unwrap();
+fn drawn_frames_follow_one_another_in_one_piece() {
+    let mut shard = granted(spec(), 10);
     assert!((0..3).all(|sequence| stored(shard.insert(chunk(sequence, 1.0)))));
-    let items = shard.sample(&learner(1), &[0.0, 0.9], None).unwrap();
-    let frames: Vec<_> = items.iter().flat_map(|item| &item.frames).collect();
+    let batch = draw(&mut shard, &[0.0, 0.9]).unwrap();
     // The first item is at the episode's start; the second has a frame more before it.
-    assert_eq!(frames, [&[0u8; 8][..], &[1; 8], &[0; 8], &[1; 8], &[2; 8]]);
-    assert!(frames.is_sorted_by(|one, next| one.as_ptr().wrapping_add(8) == next.as_ptr()));
+    assert_eq!(batch.frame_counts, [2, 3]);
+    assert_eq!(batch.frame_bytes, [8; 5]);
+    assert_eq!(batch.frames, [0, 1, 0, 1, 2].map(|step| [step; 8]).concat());
 }
 
 #[test]
-fn a_table_larger_than_the_limit_is_refused_before_memory_is_taken() {
+fn a_store_larger_than_the_limit_is_refused_before_memory_is_taken() {
     let mut shard = shard();
     let mut large = spec();
-    large.options.capacity = usize::MAX;
-    let bytes = u64::MAX;
-    let refused = Refusal::TooMuchMemory { bytes, limit: 1 << 20 };
-    assert_eq!(shard.grant(&learner(1), Some(large), None, false), Err(refused));
+    large.options.tables[0].capacity = 1 << 30;
+    let too_much = |refused: Result<(), Refusal>| match refused {
+        Err(Refusal::TooMuchMemory { bytes, limit }) => assert!(bytes > 1 << 36 && limit == LIMIT),
+        other => panic!("{other:?}"),
+    };
+    too_much(shard.grant(&learner(1), Some(large.clone()), None, false));
     assert_eq!(shard.told(), None);
+    // Nor can it become so large later.
+    shard.grant(&learner(1), Some(spec()), None, false).unwrap();
+    too_much(shard.grant(&learner(1), Some(large), None, false));
+    too_much(shard.configure(&Change { capacity: Some(1 << 30), ..Change::default() }));
+    assert_eq!(shard.told(), Some(("run", &spec())));
+}
+
+#[test]
+fn a_request_for_a_table_that_there_is_not_changes_nothing() {
+    let mut shard = granted(spec(), 10);
+    assert!((0..2).all(|sequence| stored(shard.insert(chunk(sequence, 1.0)))));
+    let drawn = draw(&mut shard, &[0.5]).unwrap();
+    let before = shard.standing();
+    let key =
+        ItemKey { incarnation: before.incarnation, slot: drawn.slots[0], generation: drawn.generations[0] };
+    let priorities = vec![(key, Priority::try_new(7.0).unwrap())];
+    let good = Updates { priorities, ..Updates::default() };
+    let bad = Updates { table: 1, ..good.clone() };
+    for (table, updates) in [(1, &good), (0, &bad)] {
+        let refused = shard.sample(&learner(1), table, &[0.5], allow(&shard, 99), Some(updates));
+        assert_eq!(refused, Err(Refusal::NoSuchTable("number 1".into())));
+    }
+    assert_eq!(shard.update(&learner(1), &bad), Err(Refusal::NoSuchTable("number 1".into())));
+    assert_eq!(shard.standing(), before);
 }

@@ -5,15 +5,16 @@ pub mod process;
 pub mod raw_codec;
 pub mod raw_http2;
 
+use std::path::Path;
 use std::time::Duration;
 
 use prometheus::{Registry, TextEncoder};
 use proto::v1::insert_reply::Reply;
 use proto::v1::insert_request::Message;
 use proto::v1::replay_client::ReplayClient;
-use proto::{limits, v1};
-use replay::{Chunk, InitialPriority, LaneKey, NewItem, Step, Taken, WeightsVersion};
-use replay_server::shard::Identity;
+use proto::{Batch, Updates, limits, v1};
+use replay::{Chunk, InitialPriority, ItemKey, LaneKey, NewItem, Step, Taken, WeightsVersion};
+use replay_server::config::Fsync;
 use replay_server::{Config, Server};
 use rpc::address::Address;
 use rpc::channel::channel;
@@ -27,10 +28,16 @@ use tonic::{Code, Status, Streaming};
 use value::priority::Priority;
 
 pub const RUN: &str = "run-1";
+pub const STACK: usize = 4;
 pub const FRAME_BYTES: usize = 64;
 pub const ACTIONS: u16 = 4;
 /// Steps in each chunk of [`chunk`].
 pub const STEPS: u64 = 4;
+/// In a step's flags.
+pub const STARTS_EPISODE: u8 = 16;
+pub const KEY_FRAME: u8 = 32;
+
+pub type Client = ReplayClient<Channel>;
 
 /// Waits for something that will happen, however busy the machine is.
 pub async fn patiently<T>(future: impl Future<Output = T>) -> T {
@@ -50,6 +57,7 @@ pub async fn until(mut condition: impl AsyncFnMut() -> bool) {
 /// A shard in this process.
 pub struct Running {
     pub address: Address,
+    pub incarnation: u32,
     pub registry: Registry,
     pub health: Health,
     stop: oneshot::Sender<()>,
@@ -58,13 +66,16 @@ pub struct Running {
 
 impl Running {
     pub async fn start() -> Self {
-        Self::start_at("127.0.0.1:0", 7).await
+        Self::start_at("127.0.0.1:0", None).await
     }
 
-    pub async fn start_at(listen: &str, incarnation: u32) -> Self {
+    pub async fn start_at(listen: &str, data_dir: Option<&Path>) -> Self {
         let config = Config {
             listen: listen.parse().unwrap(),
-            identity: Identity { id: "shard-a".into(), incarnation },
+            id: "shard-a".into(),
+            data_dir: data_dir.map(Path::to_owned),
+            fsync: Fsync::Never,
+            restore: None,
             bytes_limit: 1 << 30,
         };
         let (registry, health) = (Registry::new(), Health::new());
@@ -73,19 +84,33 @@ impl Running {
         let (stop, stopped) = oneshot::channel();
         let run_health = health.clone();
         let task = tokio::spawn(async move { server.run(&run_health, async { drop(stopped.await) }).await });
-        Self { address, registry, health, stop, task }
+        let incarnation = state(&mut client(&address)).await.shard.unwrap().incarnation;
+        // The connection that asked is closed before anyone counts.
+        let running = Self { address, incarnation, registry, health, stop, task };
+        until(async || running.metric("rpc_connections") == 0.0).await;
+        running
     }
 
     /// One that has been granted inserts.
     pub async fn granted(inserts: u64) -> Self {
+        Self::granted_store(store(), inserts).await
+    }
+
+    /// One that has been granted inserts into a store like this.
+    pub async fn granted_store(store: v1::Store, inserts: u64) -> Self {
         let running = Self::start().await;
-        let mut client = running.client();
-        patiently(client.grant(grant(1, allowance(7, inserts)))).await.unwrap();
+        let request = v1::GrantRequest { store: Some(store), ..grant(1, running.allowance(inserts)) };
+        patiently(running.client().grant(request)).await.unwrap();
         running
     }
 
-    pub fn client(&self) -> ReplayClient<Channel> {
+    pub fn client(&self) -> Client {
         client(&self.address)
+    }
+
+    /// Inserts for this life of the shard.
+    pub fn allowance(&self, inserts: u64) -> Option<v1::Allowance> {
+        allowance(self.incarnation, inserts)
     }
 
     pub async fn stop(self) {
@@ -113,24 +138,37 @@ pub fn metric(text: &str, name: &str) -> f64 {
     line.unwrap_or_else(|| panic!("no {name} in {text}")).rsplit_once(' ').unwrap().1.parse().unwrap()
 }
 
-pub fn client(address: &Address) -> ReplayClient<Channel> {
+pub fn client(address: &Address) -> Client {
     ReplayClient::new(channel(address))
         .max_decoding_message_size(limits::SAMPLE_BYTES_MAX)
         .max_encoding_message_size(usize::MAX)
 }
 
-pub fn table() -> v1::Table {
+pub fn table(name: &str) -> v1::Table {
     v1::Table {
+        name: name.into(),
         capacity: 1000,
-        bytes_max: 1 << 20,
-        stack: 4,
-        frame_bytes: FRAME_BYTES as u32,
-        codec: "none".into(),
-        actions: ACTIONS.into(),
-        uniform: false,
+        sampler: "proportional".into(),
+        remover: "fifo".into(),
+        max_times_sampled: 0,
         priority_exponent: 1.0,
         priority_constant: 0.0,
         first_priority: 1.0,
+    }
+}
+
+pub fn store() -> v1::Store {
+    store_of(vec![table("replay")])
+}
+
+pub fn store_of(tables: Vec<v1::Table>) -> v1::Store {
+    v1::Store {
+        bytes_max: 1 << 20,
+        stack: STACK as u32,
+        frame_bytes: FRAME_BYTES as u32,
+        codec: "none".into(),
+        actions: ACTIONS.into(),
+        tables,
     }
 }
 
@@ -142,7 +180,7 @@ pub fn grant(learner_incarnation: u32, allowance: Option<v1::Allowance>) -> v1::
     v1::GrantRequest {
         caller: Some(proto::caller(RUN)),
         learner_incarnation,
-        table: Some(table()),
+        store: Some(store()),
         allowance,
         finished: false,
         until_inserts: 0,
@@ -157,43 +195,70 @@ pub fn hello(actor: u32, incarnation: u64) -> v1::InsertHello {
         incarnation,
         codec: "none".into(),
         frame_bytes: FRAME_BYTES as u32,
-        stack: 4,
+        stack: STACK as u32,
     }
 }
 
-/// The frame of a step.
-pub fn frame(lane: u32, step: u64) -> Vec<u8> {
-    (0..FRAME_BYTES as u64).map(|at| (at * 3 + step * 7 + u64::from(lane) * 31) as u8).collect()
+/// The frame of a step, like no other.
+pub fn frame(actor: u32, lane: u32, step: u64) -> Vec<u8> {
+    let seed = (u64::from(actor) << 48 | u64::from(lane) << 32 | step).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (0..FRAME_BYTES as u32).map(|at| (seed.rotate_left(at * 5) >> 8) as u8).collect()
 }
 
-/// Chunk number `sequence` of a lane that plays one endless episode: four steps, and the items that they complete.
-pub fn chunk(actor: u32, incarnation: u64, lane: u32, sequence: u64) -> v1::Chunk {
-    let first_step = sequence * STEPS;
-    let taken = |number: u64| Taken {
-        action: (number % u64::from(ACTIONS)) as u16,
-        reward: number as f32 / 2.0,
+pub fn taken(step: u64) -> Taken {
+    Taken {
+        action: (step % u64::from(ACTIONS)) as u16,
+        reward: step as f32 / 2.0,
         terminated: false,
         truncated: false,
-        life_lost: number.is_multiple_of(3),
+        life_lost: step.is_multiple_of(3),
         log_probability: -0.5,
-        weights: WeightsVersion { incarnation: 1, number },
-    };
+        weights: WeightsVersion { incarnation: 1, number: step },
+    }
+}
+
+/// Chunk number `sequence` of a lane that plays one endless episode: four steps and, for each of the tables, the items
+/// that they complete.
+pub fn chunk_for(lane: LaneKey, sequence: u64, tables: u8) -> Chunk {
+    let numbers = sequence * STEPS..(sequence + 1) * STEPS;
     let step = |number: u64| Step {
-        frame: frame(lane, number).into(),
+        frame_bytes: FRAME_BYTES as u32,
+        key_frame: true,
         starts_episode: number == 0,
         taken: Some(taken(number)),
     };
-    let item = |first: u64| NewItem {
+    let item = |first: u64, table: u8| NewItem {
         first,
         length: 1,
         priority: InitialPriority::Of(Priority::try_new(1.0 + first as f64).unwrap()),
+        table,
     };
-    proto::convert::chunk_message(Chunk {
-        lane: LaneKey { actor, incarnation, lane },
+    let firsts = numbers.start.saturating_sub(1)..numbers.end - 1;
+    Chunk {
+        lane,
         sequence,
-        first_step,
-        steps: (first_step..first_step + STEPS).map(step).collect(),
-        items: (first_step.saturating_sub(1)..first_step + STEPS - 1).map(item).collect(),
+        first_step: numbers.start,
+        steps: numbers.clone().map(step).collect(),
+        frames: numbers.flat_map(|number| frame(lane.actor, lane.lane, number)).collect(),
+        items: firsts.flat_map(|first| (0..tables).map(move |table| item(first, table))).collect(),
+    }
+}
+
+/// The same for one table, as a message.
+pub fn chunk(actor: u32, incarnation: u64, lane: u32, sequence: u64) -> v1::Chunk {
+    proto::convert::chunk_message(chunk_for(LaneKey { actor, incarnation, lane }, sequence, 1))
+}
+
+/// Gives a chunk other frames, with their sizes and checksum.
+pub fn set_frames(chunk: &mut v1::Chunk, frames: &[Vec<u8>]) {
+    chunk.frame_bytes = frames.iter().map(|frame| frame.len() as u32).collect();
+    chunk.frames = frames.concat().into();
+    chunk.frames_crc32c = crc32c(&chunk.frames);
+}
+
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0u32, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0x82f6_3b78 & (crc & 1).wrapping_neg()))
     })
 }
 
@@ -204,7 +269,7 @@ pub struct Writing {
 }
 
 impl Writing {
-    pub async fn open(client: &mut ReplayClient<Channel>, hello: v1::InsertHello) -> Self {
+    pub async fn open(client: &mut Client, hello: v1::InsertHello) -> Self {
         let (requests, stream) = mpsc::channel(64);
         requests.send(v1::InsertRequest { message: Some(Message::Hello(hello)) }).await.unwrap();
         let replies = patiently(client.insert(ReceiverStream::new(stream))).await.unwrap().into_inner();
@@ -256,37 +321,98 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    pub async fn open(client: &mut ReplayClient<Channel>) -> Self {
+    pub async fn open(client: &mut Client) -> Self {
+        Self::try_open(client).await.unwrap()
+    }
+
+    pub async fn try_open(client: &mut Client) -> Result<Self, Status> {
         let (requests, stream) = mpsc::channel(64);
-        let replies = patiently(client.sample(ReceiverStream::new(stream))).await.unwrap().into_inner();
-        Self { requests, replies }
+        let replies = patiently(client.sample(ReceiverStream::new(stream))).await?.into_inner();
+        Ok(Self { requests, replies })
     }
 
     pub async fn ask(&mut self, request: v1::SampleRequest) -> Result<v1::SampleReply, Status> {
-        self.requests.send(request).await.unwrap();
+        // If it can't be sent, the stream has ended, and the reply says why.
+        let _ = self.requests.send(request).await;
         patiently(self.replies.message()).await.map(|reply| reply.expect("one reply for each request"))
+    }
+
+    /// The items at these points of a table.
+    pub async fn draw(&mut self, table: u32, points: Vec<f64>) -> Batch {
+        let request = v1::SampleRequest { table, ..sample(1, points) };
+        batch(self.ask(request).await.unwrap().batch)
     }
 }
 
 pub fn sample(learner_incarnation: u32, points: Vec<f64>) -> v1::SampleRequest {
-    v1::SampleRequest { caller: Some(proto::caller(RUN)), learner_incarnation, points, allowance: None }
+    let caller = Some(proto::caller(RUN));
+    v1::SampleRequest { caller, learner_incarnation, points, ..v1::SampleRequest::default() }
 }
 
-pub fn update(learner_incarnation: u32, updates: Vec<v1::PriorityUpdate>) -> v1::UpdatePrioritiesRequest {
-    v1::UpdatePrioritiesRequest {
-        caller: Some(proto::caller(RUN)),
-        learner_incarnation,
-        updates,
-        remove: Vec::new(),
-        largest_priority: 0.0,
-    }
+/// A batch, checked as a learner does.
+pub fn batch(batch: Option<v1::Batch>) -> Batch {
+    Batch::new(batch.expect("a reply has a batch"), STACK, ACTIONS).unwrap()
 }
 
-/// Where the shard stands, without who waits at the moment.
-pub async fn state(client: &mut ReplayClient<Channel>) -> v1::InfoReply {
+/// Priorities for items of the first table.
+pub fn updates(priorities: &[(ItemKey, f64)]) -> v1::Updates {
+    let priorities: Vec<_> =
+        priorities.iter().map(|&(key, priority)| (key, Priority::try_new(priority).unwrap())).collect();
+    let incarnation = priorities.first().map_or(0, |(key, _)| key.incarnation);
+    proto::convert::updates_message(&Updates { priorities, ..Updates::default() }, incarnation)
+}
+
+pub fn update(learner_incarnation: u32, updates: v1::Updates) -> v1::UpdatePrioritiesRequest {
+    let (caller, updates) = (Some(proto::caller(RUN)), Some(updates));
+    v1::UpdatePrioritiesRequest { caller, learner_incarnation, updates }
+}
+
+pub fn configure(capacity: Option<u64>, priority_exponent: Option<f64>) -> v1::ConfigureRequest {
+    v1::ConfigureRequest { table: String::new(), capacity, priority_exponent }
+}
+
+pub fn look(key: ItemKey) -> v1::LookRequest {
+    v1::LookRequest { table: String::new(), key: Some(proto::convert::key_message(key)) }
+}
+
+/// Where the shard stands, without who waits at the moment and since when it is up.
+pub async fn state(client: &mut Client) -> v1::InfoReply {
     let mut info = patiently(client.info(v1::InfoRequest {})).await.unwrap().into_inner();
     info.shard.as_mut().unwrap().writers_waiting = 0;
+    info.uptime_seconds = 0.0;
     info
+}
+
+/// Where its first table stands.
+pub async fn standing(client: &mut Client) -> v1::TableStanding {
+    state(client).await.shard.unwrap().tables[0]
+}
+
+/// Every item of a table that draws uniformly, each once.
+pub async fn all_items(client: &mut Client, table: u32) -> Vec<Batch> {
+    let items = state(client).await.shard.unwrap().tables[table as usize].items;
+    let mut sampling = Sampling::open(client).await;
+    let points: Vec<f64> = (0..items).map(|item| (item as f64 + 0.5) / items as f64).collect();
+    let mut batches = Vec::new();
+    for points in points.chunks(10_000) {
+        let batch = sampling.draw(table, points.to_vec()).await;
+        assert_eq!(batch.len(), points.len());
+        batches.push(batch);
+    }
+    batches
+}
+
+/// Its frames are those that its lane's writer made.
+#[track_caller]
+pub fn assert_frames(item: &proto::BatchItem<'_>) {
+    let (lane, first) = (item.lane(), item.first_step());
+    let from = first.saturating_sub(STACK as u64 - 1);
+    let steps = from..=first + item.length() as u64;
+    let expected = steps.map(|step| (frame(lane.actor, lane.lane, step), true));
+    let got = item.frames().map(|(frame, key)| (frame.to_vec(), key));
+    assert!(got.eq(expected), "other frames at step {first} of {lane:?}");
+    let steps = first..first + item.length() as u64;
+    assert!(item.steps().eq(steps.map(taken)), "other steps at step {first} of {lane:?}");
 }
 
 #[track_caller]

@@ -19,9 +19,27 @@ pub struct Process {
 impl Process {
     /// Starts it at this address, or at a socket in a directory of its own, and waits until it serves.
     pub fn start(listen: Option<&str>, flags: &[&str]) -> Self {
+        Self::spawn(listen, flags).served()
+    }
+
+    /// Waits until it serves.
+    pub fn served(mut self) -> Self {
+        // The log has the real port.
+        self.wait_until(|process| process.served_address().is_some());
+        self.address = self.served_address().unwrap();
+        self
+    }
+
+    /// Starts it and does not wait.
+    pub fn spawn(listen: Option<&str>, flags: &[&str]) -> Self {
+        Self::spawn_by(Command::new(env!("CARGO_BIN_EXE_quiver-replay-server")), listen, flags)
+    }
+
+    /// Starts it by a command that becomes it.
+    pub fn spawn_by(mut command: Command, listen: Option<&str>, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let socket = format!("unix:{}/s.sock", directory.path().display());
-        let child = Command::new(env!("CARGO_BIN_EXE_quiver-replay-server"))
+        let child = command
             .args(["--listen", listen.unwrap_or(&socket), "--lifeline", "--status-file"])
             .arg(directory.path().join("status.json"))
             .args(flags)
@@ -30,11 +48,15 @@ impl Process {
             .spawn()
             .unwrap();
         let address = listen.unwrap_or(&socket).parse().unwrap();
-        let mut process = Self { child, address, directory };
-        // The log has the real port.
-        process.wait_until(|process| process.served_address().is_some());
-        process.address = process.served_address().unwrap();
-        process
+        Self { child, address, directory }
+    }
+
+    /// Starts it where it can't start, and gives what it said.
+    pub fn fails(flags: &[&str]) -> String {
+        let mut process = Self::spawn(None, flags);
+        let status = process.ended_or(|process| process.served_address().is_some());
+        assert!(status.is_some_and(|status| !status.success()), "{}", process.log());
+        process.log()
     }
 
     fn served_address(&self) -> Option<Address> {
@@ -93,10 +115,24 @@ impl Process {
         assert!(sent.success());
     }
 
+    /// Ends it at once, wherever it is.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
     pub fn ended(&mut self) -> ExitStatus {
+        self.ended_or(|_| false).expect("nothing else is waited for")
+    }
+
+    /// Waits until it has ended, or something else is so.
+    fn ended_or(&mut self, mut condition: impl FnMut(&Self) -> bool) -> Option<ExitStatus> {
         for _ in 0..24_000 {
             if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
+                return Some(status);
+            }
+            if condition(self) {
+                return None;
             }
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -1,62 +1,88 @@
-//! The table again, slow and obvious: everything ever inserted is kept in vectors, and every
+//! The store again, slow and obvious: everything ever inserted is kept in vectors, and every
 //! question is answered by looking through them.
 
 use std::collections::HashMap;
 
 use value::priority::Priority;
 
-use crate::{Chunk, Counters, InitialPriority, InsertError, ItemKey, LaneKey, Step, TableOptions};
+use crate::store::record;
+use crate::{
+    Chunk, Counters, InitialPriority, InsertError, LaneKey, Remover, Sampler, Step, StoreOptions,
+    TableCounters, TableOptions,
+};
 
-pub struct NaiveStep {
-    segment: usize,
-    number: u64,
-    pub step: Step,
+pub struct NaiveChunk {
+    pub lane: LaneKey,
+    chain: usize,
+    first_step: u64,
+    steps: Vec<Step>,
+    frames: Vec<Vec<u8>>,
     place: usize,
+    pub bytes: usize,
 }
 
 pub struct NaiveItem {
-    segment: usize,
+    chain: usize,
+    /// Index of the chunk that completed it.
+    pub origin: usize,
+    /// The step that its frames begin with.
+    pub from: u64,
     pub first: u64,
     pub length: u64,
     pub priority: Priority,
     pub times_sampled: u32,
     pub live: bool,
+    /// Where the store has it, once that was seen.
+    pub slot: Option<u32>,
+}
+
+pub struct NaiveTable {
+    pub options: TableOptions,
+    pub items: Vec<NaiveItem>,
+    pub largest: Priority,
+    pub counters: TableCounters,
 }
 
 #[derive(Clone, Copy)]
 struct Lane {
     next_sequence: u64,
-    segment: usize,
+    chain: usize,
+    newest: usize,
+    floor: u64,
 }
 
 pub struct Naive {
-    pub options: TableOptions,
-    pub steps: Vec<NaiveStep>,
-    /// Steps before this index are forgotten.
+    options: StoreOptions,
+    pub chunks: Vec<NaiveChunk>,
+    /// Chunks before this index are forgotten.
     pub oldest: usize,
-    pub items: Vec<NaiveItem>,
+    pub tables: Vec<NaiveTable>,
     lanes: HashMap<LaneKey, Lane>,
-    segments: usize,
-    pub largest: Priority,
+    chains: usize,
     pub counters: Counters,
 }
 
 impl Naive {
-    pub fn new(options: TableOptions) -> Self {
-        let largest = Priority::try_new(options.first_priority).unwrap();
-        Self {
-            options,
-            steps: Vec::new(),
-            oldest: 0,
+    pub fn new(options: StoreOptions) -> Self {
+        let table = |options: &TableOptions| NaiveTable {
+            largest: Priority::try_new(options.first_priority).unwrap(),
+            options: options.clone(),
             items: Vec::new(),
+            counters: TableCounters::default(),
+        };
+        Self {
+            tables: options.tables.iter().map(table).collect(),
+            options,
+            chunks: Vec::new(),
+            oldest: 0,
             lanes: HashMap::new(),
-            segments: 0,
-            largest,
+            chains: 0,
             counters: Counters::default(),
         }
     }
 
-    pub fn insert(&mut self, chunk: Chunk) -> Result<(), InsertError> {
+    /// Says whether the chunk is a duplicate.
+    pub fn insert(&mut self, chunk: &Chunk) -> Result<bool, InsertError> {
         let newest = self.newest_incarnation(chunk.lane.actor);
         if let Some(newest) = newest.filter(|&newest| newest > chunk.lane.incarnation) {
             let LaneKey { actor, incarnation, .. } = chunk.lane;
@@ -66,159 +92,244 @@ impl Naive {
         let expected = known.map_or(0, |lane| lane.next_sequence);
         if chunk.sequence < expected {
             self.counters.duplicate_chunks += 1;
-            return Ok(());
+            return Ok(true);
         }
-        let segment = match known {
-            Some(lane) if chunk.sequence == expected => lane.segment,
-            _ => {
-                self.segments += 1;
-                self.segments
-            }
-        };
-        let lane = Lane { next_sequence: chunk.sequence + 1, segment };
-        self.lanes.insert(chunk.lane, lane);
+        let bytes = record::bytes(chunk.steps.len(), chunk.items.len(), chunk.frames.len());
+        if bytes > self.options.bytes_max {
+            return Err(InsertError::ChunkSize { bytes, most: self.options.bytes_max });
+        }
+        let place = self.make_room(bytes);
+        let follows = known.filter(|_| chunk.sequence == expected);
+        let chain = follows.map_or_else(
+            || {
+                self.chains += 1;
+                self.chains
+            },
+            |lane| lane.chain,
+        );
+        let linked = follows.filter(|lane| lane.newest >= self.oldest);
+        let floor = linked.map_or(chunk.first_step, |lane| lane.floor);
+        let newest = self.chunks.len();
+        self.lanes.insert(chunk.lane, Lane { next_sequence: chunk.sequence + 1, chain, newest, floor });
+        self.store(chunk, chain, place, bytes);
         self.counters.chunks += 1;
         self.counters.lost_chunks += chunk.sequence - expected;
-        for (number, step) in (chunk.first_step..).zip(chunk.steps) {
-            let place = self.make_room(step.frame.len());
-            self.counters.steps += 1;
-            self.counters.actions += u64::from(step.taken.is_some());
-            self.steps.push(NaiveStep { segment, number, step, place });
-        }
-        for new in chunk.items {
-            let stored = self.window(segment, new.first).is_some_and(|w| w[0] >= self.oldest);
-            if !stored {
+        self.counters.steps += chunk.steps.len() as u64;
+        self.counters.actions += chunk.steps.iter().filter(|step| step.taken.is_some()).count() as u64;
+        for new in &chunk.items {
+            let Some(from) = self.from(chain, new.first) else {
                 self.counters.items_without_frames += 1;
                 continue;
+            };
+            self.lanes.get_mut(&chunk.lane).unwrap().floor = from;
+            let table = &mut self.tables[usize::from(new.table)];
+            if table.live().count() == table.options.capacity {
+                table.evict();
             }
             let priority = match new.priority {
                 InitialPriority::Of(priority) => priority,
-                InitialPriority::Largest => self.largest,
+                InitialPriority::Largest => table.largest,
             };
-            self.raise(priority);
-            let (first, length) = (new.first, u64::from(new.length));
-            self.items.push(NaiveItem { segment, first, length, priority, times_sampled: 0, live: true });
-            self.counters.inserts += 1;
-            if let Some(out) = self.items.len().checked_sub(self.options.capacity + 1)
-                && std::mem::replace(&mut self.items[out].live, false)
-            {
-                self.counters.evicted += 1;
-            }
+            table.raise(priority);
+            let (first, length, origin) = (new.first, u64::from(new.length), newest);
+            let (times_sampled, live, slot) = (0, true, None);
+            let item = NaiveItem { chain, origin, from, first, length, priority, times_sampled, live, slot };
+            table.items.push(item);
+            table.counters.inserts += 1;
         }
         self.forget_unneeded();
-        Ok(())
+        Ok(false)
     }
 
-    pub fn remove(&mut self, number: usize) -> u64 {
-        let live = self.items.get_mut(number).is_some_and(|item| std::mem::replace(&mut item.live, false));
-        self.counters.removed_items += u64::from(live);
+    fn store(&mut self, chunk: &Chunk, chain: usize, place: usize, bytes: usize) {
+        let mut frames = Vec::new();
+        let mut rest = &chunk.frames[..];
+        for step in &chunk.steps {
+            let (frame, after) = rest.split_at(step.frame_bytes as usize);
+            frames.push(frame.to_vec());
+            rest = after;
+        }
+        let (lane, first_step, steps) = (chunk.lane, chunk.first_step, chunk.steps.clone());
+        self.chunks.push(NaiveChunk { lane, chain, first_step, steps, frames, place, bytes });
+    }
+
+    pub fn remove(&mut self, table: usize, number: usize) -> u64 {
+        let of = &mut self.tables[table];
+        let live = of.items.get_mut(number).is_some_and(|item| std::mem::replace(&mut item.live, false));
+        of.counters.removed_items += u64::from(live);
         self.forget_unneeded();
         u64::from(live)
     }
 
-    fn forget_unneeded(&mut self) {
-        while self.oldest < self.steps.len() && !self.is_needed(self.oldest) {
+    pub fn set_capacity(&mut self, table: usize, capacity: usize) {
+        let of = &mut self.tables[table];
+        of.options.capacity = capacity;
+        while of.live().count() > capacity {
+            of.evict();
+        }
+        self.forget_unneeded();
+    }
+
+    /// Forgets the oldest chunks that no item needs and none to come may.
+    pub fn forget_unneeded(&mut self) {
+        while self.oldest < self.chunks.len() && !self.is_needed(self.oldest) && !self.is_awaited(self.oldest)
+        {
             self.oldest += 1;
         }
     }
 
-    /// Frames of the state at a step, as indices into `steps`, oldest first; `None` if the
-    /// segment does not reach back far enough.
-    pub fn window(&self, segment: usize, first: u64) -> Option<Vec<usize>> {
-        let mut window = Vec::new();
-        for back in 0..self.options.stack as u64 {
-            let number = first.checked_sub(back)?;
-            let found = self.steps.iter().position(|s| s.segment == segment && s.number == number)?;
-            window.insert(0, found);
-            if self.steps[found].step.starts_episode {
+    /// The first step whose frame an item there needs, if all of them are stored.
+    fn from(&self, chain: usize, first: u64) -> Option<u64> {
+        let mut at = first;
+        for _ in 1..self.options.stack {
+            if self.stored(chain, at)?.starts_episode {
                 break;
             }
+            at = at.checked_sub(1)?;
         }
-        Some(window)
+        while !self.stored(chain, at)?.key_frame {
+            at = at.checked_sub(1)?;
+        }
+        Some(at)
     }
 
-    /// State and next state of an item, each as `stack` indices into `steps`.
-    pub fn states(&self, item: &NaiveItem) -> [Vec<usize>; 2] {
+    fn stored(&self, chain: usize, number: u64) -> Option<&Step> {
+        self.find(chain, number)
+            .filter(|&(chunk, _)| chunk >= self.oldest)
+            .map(|(chunk, at)| &self.chunks[chunk].steps[at])
+    }
+
+    fn find(&self, chain: usize, number: u64) -> Option<(usize, usize)> {
+        let holds = |chunk: &NaiveChunk| {
+            let at = number.checked_sub(chunk.first_step)? as usize;
+            (chunk.chain == chain && at < chunk.steps.len()).then_some(at)
+        };
+        self.chunks.iter().enumerate().rev().find_map(|(index, chunk)| Some((index, holds(chunk)?)))
+    }
+
+    /// A step of an item's chain and its frame.
+    pub fn step(&self, item: &NaiveItem, number: u64) -> (&Step, &[u8]) {
+        let (chunk, at) = self.find(item.chain, number).unwrap();
+        (&self.chunks[chunk].steps[at], &self.chunks[chunk].frames[at])
+    }
+
+    /// State and next state of an item, each as `stack` numbers of steps.
+    pub fn states(&self, item: &NaiveItem) -> [Vec<u64>; 2] {
         [item.first, item.first + item.length].map(|at| {
-            let mut window = self.window(item.segment, at).unwrap();
-            while window.len() < self.options.stack {
-                window.insert(0, window[0]);
+            let mut state = vec![at];
+            while state.len() < self.options.stack {
+                let oldest = state[0];
+                let before = if self.step(item, oldest).0.starts_episode { oldest } else { oldest - 1 };
+                state.insert(0, before);
             }
-            window
+            state
         })
-    }
-
-    /// The steps whose actions an item spans.
-    pub fn span(&self, item: &NaiveItem) -> impl Iterator<Item = &Step> {
-        (item.first..item.first + item.length).map(|number| {
-            let same = |s: &&NaiveStep| s.segment == item.segment && s.number == number;
-            &self.steps.iter().find(same).unwrap().step
-        })
-    }
-
-    pub fn key(&self, number: usize) -> ItemKey {
-        let slot = (number % self.options.capacity) as u32;
-        ItemKey { incarnation: self.options.incarnation, slot, generation: number as u64 }
-    }
-
-    pub fn weight(&self, item: &NaiveItem) -> f64 {
-        let base = item.priority.get() + self.options.priority_constant;
-        base.powf(self.options.priority_exponent)
-    }
-
-    pub fn raise(&mut self, priority: Priority) {
-        if priority > self.largest {
-            self.largest = priority;
-        }
     }
 
     fn newest_incarnation(&self, actor: u32) -> Option<u64> {
         self.lanes.keys().filter(|key| key.actor == actor).map(|key| key.incarnation).max()
     }
 
-    /// Forgets oldest steps until a frame has room, and says where.
-    fn make_room(&mut self, length: usize) -> usize {
+    /// Forgets oldest chunks until one more has room, and says where.
+    fn make_room(&mut self, bytes: usize) -> usize {
         loop {
-            let live = &self.steps[self.oldest..];
+            let live = &self.chunks[self.oldest..];
             let start = match live.last() {
-                Some(last) if last.place + last.step.frame.len() + length <= self.options.bytes_max => {
-                    last.place + last.step.frame.len()
+                Some(last) if last.place + last.bytes + bytes <= self.options.bytes_max => {
+                    last.place + last.bytes
                 }
                 _ => 0,
             };
-            let overlaps = |s: &NaiveStep| start < s.place + s.step.frame.len() && s.place < start + length;
-            if !live.iter().any(overlaps) && live.len() < self.options.steps_max() {
+            let overlaps =
+                |chunk: &NaiveChunk| start < chunk.place + chunk.bytes && chunk.place < start + bytes;
+            if !live.iter().any(overlaps) {
                 return start;
             }
-            for number in 0..self.items.len() {
-                if self.items[number].live && self.needs(&self.items[number], self.oldest) {
-                    self.items[number].live = false;
-                    self.counters.reclaimed_items += 1;
+            let oldest = self.oldest;
+            for table in 0..self.tables.len() {
+                for number in 0..self.tables[table].items.len() {
+                    let item = &self.tables[table].items[number];
+                    if item.live && self.needs(item, oldest) {
+                        self.tables[table].items[number].live = false;
+                        self.tables[table].counters.reclaimed_items += 1;
+                    }
                 }
             }
             self.oldest += 1;
         }
     }
 
-    fn needs(&self, item: &NaiveItem, step: usize) -> bool {
-        let at = &self.steps[step];
-        let window = self.window(item.segment, item.first).unwrap();
-        let from = self.steps[window[0]].number;
-        at.segment == item.segment && (from..=item.first + item.length).contains(&at.number)
+    fn needs(&self, item: &NaiveItem, index: usize) -> bool {
+        let chunk = &self.chunks[index];
+        let end = chunk.first_step + chunk.steps.len() as u64;
+        let overlaps = item.from < end && chunk.first_step <= item.first + item.length;
+        item.origin == index || (item.chain == chunk.chain && !chunk.steps.is_empty() && overlaps)
     }
 
-    /// Whether an item needs the step or one to come may: one that starts no earlier than the
-    /// newest item of an open segment.
-    fn is_needed(&self, step: usize) -> bool {
-        let at = &self.steps[step];
-        let open = self.lanes.iter().any(|(key, lane)| {
-            lane.segment == at.segment && self.newest_incarnation(key.actor) == Some(key.incarnation)
-        });
-        let newest = self.items.iter().rfind(|item| item.segment == at.segment);
-        let floor = newest.map_or(0, |item| {
-            let window = self.window(item.segment, item.first).unwrap();
-            self.steps[window[0]].number
-        });
-        (open && at.number >= floor) || self.items.iter().any(|item| item.live && self.needs(item, step))
+    fn is_needed(&self, index: usize) -> bool {
+        self.tables.iter().any(|table| table.live().any(|(_, item)| self.needs(item, index)))
+    }
+
+    /// Whether an item to come may need a step of a chunk: one that starts no earlier than the newest item of a
+    /// lane that goes on. The newest chunk of such a lane always stays.
+    fn is_awaited(&self, index: usize) -> bool {
+        let chunk = &self.chunks[index];
+        let open = self.newest_incarnation(chunk.lane.actor) == Some(chunk.lane.incarnation);
+        let lane = &self.lanes[&chunk.lane];
+        let end = chunk.first_step + chunk.steps.len() as u64;
+        open && lane.newest >= self.oldest && (lane.newest == index || end > lane.floor)
+    }
+}
+
+impl NaiveTable {
+    pub fn live(&self) -> impl Iterator<Item = (usize, &NaiveItem)> {
+        self.items.iter().enumerate().filter(|(_, item)| item.live)
+    }
+
+    /// Takes out what the remover says.
+    fn evict(&mut self) {
+        let victim = match self.options.remover {
+            Remover::Fifo => self.live().next(),
+            Remover::Lifo => self.live().last(),
+            Remover::LowestPriority => {
+                self.live().min_by(|(_, a), (_, b)| a.priority.get().total_cmp(&b.priority.get()))
+            }
+        };
+        let (victim, _) = victim.unwrap();
+        self.items[victim].live = false;
+        self.counters.evicted += 1;
+    }
+
+    /// Items that a draw may give, and what each weighs.
+    pub fn weights(&self) -> Vec<(usize, f64)> {
+        let weight = |item: &NaiveItem| match self.options.sampler {
+            Sampler::Proportional => {
+                (item.priority.get() + self.options.priority_constant).powf(self.options.priority_exponent)
+            }
+            _ => 1.0,
+        };
+        let all = self.live().map(|(number, item)| (number, weight(item)));
+        match self.options.sampler {
+            Sampler::Fifo => all.take(1).collect(),
+            Sampler::Lifo => all.last().into_iter().collect(),
+            _ => all.collect(),
+        }
+    }
+
+    /// Counts a draw.
+    pub fn draw(&mut self, number: usize) {
+        let item = &mut self.items[number];
+        item.times_sampled += 1;
+        self.counters.samples += 1;
+        if item.times_sampled == self.options.max_times_sampled {
+            item.live = false;
+            self.counters.used_up += 1;
+        }
+    }
+
+    pub fn raise(&mut self, priority: Priority) {
+        if priority > self.largest {
+            self.largest = priority;
+        }
     }
 }

@@ -1,15 +1,16 @@
 //! An actor's side of a lane: plays random episodes and cuts them into chunks.
 
+use bytes::Bytes;
 use rand::{Rng, RngExt};
 use value::priority::Priority;
 
-use crate::{Chunk, InitialPriority, LaneKey, NewItem, Step, Taken, WeightsVersion};
+use crate::{Chunk, InitialPriority, KEY_DISTANCE_MAX, LaneKey, NewItem, Step, Taken, WeightsVersion};
 
 pub fn priority(value: f64) -> Priority {
     Priority::try_new(value).unwrap()
 }
 
-/// A step whose fields all depend on its number, so that mix-ups show.
+/// A step whose fields all depend on its number, so that mix-ups show. Its frame is one byte and stands alone.
 pub fn step(number: u64, starts_episode: bool, ends: Option<bool>) -> Step {
     let taken = Taken {
         action: number as u16,
@@ -20,73 +21,100 @@ pub fn step(number: u64, starts_episode: bool, ends: Option<bool>) -> Step {
         log_probability: -(number as f32),
         weights: WeightsVersion { incarnation: 1, number },
     };
-    Step { frame: Box::new([number as u8]), starts_episode, taken: Some(taken) }
+    Step { frame_bytes: 1, key_frame: true, starts_episode, taken: Some(taken) }
 }
 
-pub fn final_observation(number: u64) -> Step {
-    Step { frame: Box::new([number as u8]), starts_episode: false, taken: None }
+pub fn final_observation() -> Step {
+    Step { frame_bytes: 1, key_frame: true, starts_episode: false, taken: None }
 }
 
 pub fn item(first: u64, length: u8) -> NewItem {
-    NewItem { first, length, priority: InitialPriority::Of(priority(1.0)) }
+    NewItem { first, length, priority: InitialPriority::Of(priority(1.0)), table: 0 }
 }
 
+/// A step as the actor remembers it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Played {
+    pub step: Step,
+    pub frame: Vec<u8>,
+}
+
+#[derive(Clone)]
 pub struct LaneWriter {
     pub lane: LaneKey,
+    /// Every step made so far.
+    pub played: Vec<Played>,
     sequence: u64,
-    /// Every step made so far, without its frame.
-    steps: Vec<(bool, Option<Taken>)>,
     next_item: u64,
     /// The n of n-step items.
     n: u64,
+    /// How often a frame stands alone.
+    keys: f64,
+    since_key: u8,
+    /// How many tables items go to.
+    tables: u8,
 }
 
 impl LaneWriter {
-    pub fn new(lane: LaneKey, n: u64) -> Self {
-        Self { lane, sequence: 0, steps: Vec::new(), next_item: 0, n }
+    pub fn new(lane: LaneKey, n: u64, keys: f64, tables: usize) -> Self {
+        let (sequence, next_item, since_key, tables) = (0, 0, 0, tables as u8);
+        Self { lane, played: Vec::new(), sequence, next_item, n, keys, since_key, tables }
     }
 
     /// The next chunk: some steps and the items that they complete, a few items left out.
     pub fn chunk(&mut self, rng: &mut impl Rng) -> Chunk {
-        let first_step = self.steps.len() as u64;
-        let steps = (0..rng.random_range(0..7)).map(|_| self.step(rng)).collect();
+        let first = self.played.len();
+        (0..rng.random_range(0..7)).for_each(|_| self.play(rng));
         let items = self.items(rng);
         let sequence = self.sequence;
         self.sequence += 1;
-        Chunk { lane: self.lane, sequence, first_step, steps, items }
+        let steps = self.played[first..].iter().map(|played| played.step).collect();
+        let frames: Vec<u8> = self.played[first..].iter().flat_map(|played| played.frame.clone()).collect();
+        let (lane, first_step, frames) = (self.lane, first as u64, Bytes::from(frames));
+        Chunk { lane, sequence, first_step, steps, frames, items }
     }
 
-    fn step(&mut self, rng: &mut impl Rng) -> Step {
-        let number = self.steps.len() as u64;
-        let last = self.steps.last().map(|(_, taken)| *taken);
+    fn play(&mut self, rng: &mut impl Rng) {
+        let number = self.played.len() as u64;
+        let last = self.played.last().map(|played| played.step.taken);
         let starts_episode = matches!(last, None | Some(None));
         let ended = matches!(last, Some(Some(taken)) if taken.ends_episode());
         let ends = rng.random_bool(0.15).then(|| rng.random_bool(0.5));
-        let mut made = if ended { final_observation(number) } else { step(number, starts_episode, ends) };
+        let mut made = if ended { final_observation() } else { step(number, starts_episode, ends) };
+        made.key_frame = number == 0 || self.since_key == KEY_DISTANCE_MAX || rng.random_bool(self.keys);
+        self.since_key = if made.key_frame { 0 } else { self.since_key + 1 };
         // Random lengths, so that the ring is not regular; the lane shows in the bytes.
-        let length = rng.random_range(1..=8);
-        made.frame = (0..length).map(|i| (number * 31 + i + u64::from(self.lane.lane) * 7) as u8).collect();
-        self.steps.push((starts_episode, made.taken));
-        made
+        made.frame_bytes = rng.random_range(1..=8);
+        let LaneKey { actor, incarnation, lane } = self.lane;
+        let salt = u64::from(lane) * 7 + u64::from(actor) * 61 + incarnation * 101;
+        let frame = (0..made.frame_bytes).map(|i| (number * 31 + u64::from(i) + salt) as u8).collect();
+        self.played.push(Played { step: made, frame });
     }
 
     fn items(&mut self, rng: &mut impl Rng) -> Vec<NewItem> {
         let mut items = Vec::new();
-        while let Some(&(_, taken)) = self.steps.get(self.next_item as usize) {
+        while let Some(played) = self.played.get(self.next_item as usize) {
             let first = self.next_item;
-            if taken.is_some() {
-                let ends = |t: u64| matches!(self.steps.get(t as usize), Some((_, Some(taken))) if taken.ends_episode());
+            if played.step.taken.is_some() {
+                let ends = |t: u64| {
+                    let taken = self.played.get(t as usize).and_then(|played| played.step.taken);
+                    taken.is_some_and(|taken| taken.ends_episode())
+                };
                 let length = (1..=self.n).find(|&k| k == self.n || ends(first + k - 1)).unwrap();
-                if first + length >= self.steps.len() as u64 {
+                if first + length >= self.played.len() as u64 {
                     break;
                 }
-                if rng.random_bool(0.9) {
-                    let priority = match rng.random_range(0..5) {
-                        0 => InitialPriority::Largest,
-                        1 => InitialPriority::Of(priority(0.0)),
-                        _ => InitialPriority::Of(priority(rng.random_range(0.0..3.0))),
-                    };
-                    items.push(NewItem { first, length: length as u8, priority });
+                // Mostly one table gets it, sometimes none, sometimes several.
+                let only = rng.random_range(0..self.tables);
+                for table in 0..self.tables {
+                    if rng.random_bool(if table == only { 0.9 } else { 0.1 }) {
+                        let priority = match rng.random_range(0..5) {
+                            0 => InitialPriority::Largest,
+                            1 => InitialPriority::Of(priority(0.0)),
+                            _ => InitialPriority::Of(priority(rng.random_range(0.0..3.0))),
+                        };
+                        items.push(NewItem { first, length: length as u8, priority, table });
+                    }
                 }
             }
             self.next_item += 1;

@@ -27,8 +27,8 @@ pub struct Learner {
 }
 
 impl Learner {
-    pub fn new(incarnation: u32, control: Control, book: Book) -> Self {
-        let polls = vec![0; control.marks().len()];
+    pub fn new(incarnation: u32, shards: usize, control: Control, book: Book) -> Self {
+        let polls = vec![0; shards];
         let (batches, owed) = (BTreeMap::new(), Vec::new());
         Self { incarnation, control, book, batches, next_batch: 0, owed, ready: 0, polls }
     }

@@ -84,16 +84,16 @@ pub struct World {
 
 impl World {
     pub fn new(config: Config, seed: u64) -> Self {
-        let marks = vec![Mark::default(); config.shards];
         let book = Book::new(config.shards);
         let mut world = Self {
             config,
             rng: ChaCha8Rng::seed_from_u64(seed),
-            shards: (0..config.shards).map(|_| Shard::new(1)).collect(),
+            // No two shards ever have the same incarnation.
+            shards: (0..config.shards as u32).map(|shard| Shard::new(1 + (shard << 16))).collect(),
             actors_up: true,
             learner: None,
             learners: 0,
-            checkpoint: (0, marks, book),
+            checkpoint: (0, Vec::new(), book),
             wire: Vec::new(),
             stretch: None,
             inserts: 0,
@@ -122,8 +122,9 @@ impl World {
             Target::Learner if self.learner.is_none() => {
                 self.learners += 1;
                 let (agent_steps, marks, book) = &self.checkpoint;
-                let control = Control::new(self.config.limiter(), *agent_steps, marks);
-                self.learner = Some(Learner::new(self.learners, control, book.again()));
+                let control = Control::new(self.config.limiter(), self.config.shards, *agent_steps, marks);
+                let (learners, shards) = (self.learners, self.config.shards);
+                self.learner = Some(Learner::new(learners, shards, control, book.again()));
             }
             Target::Learner => {}
         }

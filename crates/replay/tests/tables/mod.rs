@@ -1,10 +1,11 @@
 //! Four tables of one-step items with known priorities, and a second way to compute what each item's probability is.
 
+use bytes::Bytes;
 use rand::{Rng, RngExt};
 use replay::spread::{Masses, Point};
 use replay::{
-    Chunk, InitialPriority, ItemKey, LaneKey, NewItem, Sampler, Step, Table, TableOptions, Taken,
-    WeightsVersion,
+    Chunk, Draw, InitialPriority, ItemKey, ItemView, LaneKey, NewItem, Remover, Sampler, Step, Store,
+    StoreOptions, TableOptions, Taken, WeightsVersion,
 };
 use value::priority::Priority;
 
@@ -13,7 +14,7 @@ pub const CONSTANT: f64 = 0.01;
 const LANE: LaneKey = LaneKey { actor: 0, incarnation: 1, lane: 0 };
 
 pub struct Shard {
-    pub table: Table,
+    pub store: Store,
     /// By item number, which is also its slot: nothing is ever overwritten here.
     pub priorities: Vec<f64>,
 }
@@ -28,18 +29,18 @@ pub struct Drawn {
 
 impl Shard {
     fn new(incarnation: u32) -> Self {
-        let options = TableOptions {
+        let table = TableOptions {
+            name: "main".into(),
             capacity: 4096,
-            bytes_max: 1 << 20,
-            stack: 1,
+            sampler: Sampler::Proportional,
+            remover: Remover::Fifo,
+            max_times_sampled: 0,
             priority_exponent: EXPONENT,
             priority_constant: CONSTANT,
-            sampler: Sampler::Proportional,
-            incarnation,
             first_priority: 1.0,
-            frame_bytes: 1,
         };
-        Self { table: Table::new(options).unwrap(), priorities: Vec::new() }
+        let options = StoreOptions { bytes_max: 1 << 20, stack: 1, frame_bytes: 1, tables: vec![table] };
+        Self { store: Store::new(options, incarnation).unwrap(), priorities: Vec::new() }
     }
 
     /// One more chunk of an endless episode, whose steps complete one-step items with these priorities. Item n goes from
@@ -47,20 +48,24 @@ impl Shard {
     pub fn insert(&mut self, priorities: &[f64]) {
         let first_item = self.priorities.len() as u64;
         let (first_step, sequence) =
-            if first_item == 0 { (0, 0) } else { (first_item + 1, self.table.counters().chunks) };
-        let steps = (first_step..=first_item + priorities.len() as u64).map(step).collect();
-        let item =
-            |(first, &priority)| NewItem { first, length: 1, priority: InitialPriority::Of(of(priority)) };
+            if first_item == 0 { (0, 0) } else { (first_item + 1, self.store.counters().chunks) };
+        let steps: Vec<Step> = (first_step..=first_item + priorities.len() as u64).map(step).collect();
+        let frames = Bytes::from(vec![0; steps.len()]);
+        let item = |(first, &priority)| {
+            let priority = InitialPriority::Of(of(priority));
+            NewItem { first, length: 1, priority, table: 0 }
+        };
         let items = (first_item..).zip(priorities).map(item).collect();
-        let inserted = self.table.insert(Chunk { lane: LANE, sequence, first_step, steps, items }).unwrap();
+        let chunk = Chunk { lane: LANE, sequence, first_step, steps, frames, items };
+        let inserted = self.store.insert(&chunk).unwrap();
         assert_eq!(inserted.items, priorities.len() as u64);
         self.priorities.extend(priorities);
     }
 
     pub fn set(&mut self, item: usize, priority: f64) {
-        let incarnation = self.table.options().incarnation;
+        let incarnation = self.store.incarnation();
         let key = ItemKey { incarnation, slot: item as u32, generation: item as u64 };
-        assert_eq!(self.table.update_priorities(&[(key, of(priority))]).applied, 1);
+        assert_eq!(self.store.update_priorities(0, &[(key, of(priority))]).applied, 1);
         self.priorities[item] = priority;
     }
 
@@ -84,7 +89,7 @@ fn step(number: u64) -> Step {
         log_probability: 0.0,
         weights: WeightsVersion::default(),
     };
-    Step { frame: Box::new([0]), starts_episode: number == 0, taken: Some(taken) }
+    Step { frame_bytes: 1, key_frame: true, starts_episode: number == 0, taken: Some(taken) }
 }
 
 /// Four shards that differ in size and in how large their priorities are.
@@ -100,7 +105,7 @@ pub fn shards(rng: &mut impl Rng) -> Vec<Shard> {
 }
 
 pub fn masses(shards: &[Shard]) -> Masses {
-    Masses::new(shards.iter().map(|shard| shard.table.mass()))
+    Masses::new(shards.iter().map(|shard| shard.store.tables()[0].mass()))
 }
 
 /// The probability of every item by the closed form, shard after shard: `masses` by shard as known, weights as they are.
@@ -136,11 +141,11 @@ pub fn draw(
         if within.is_empty() {
             continue;
         }
-        drawn.extend(shard.table.sample_at(&within).unwrap().into_iter().map(|draw| Drawn {
-            shard: number,
-            item: draw.key.slot as usize,
-            probability: masses.share(number) * draw.probability,
-        }));
+        let add = |draw: Draw, _: ItemView<'_>| {
+            let (item, probability) = (draw.key.slot as usize, masses.share(number) * draw.probability);
+            drawn.push(Drawn { shard: number, item, probability });
+        };
+        shard.store.sample_at(0, &within, add).unwrap();
     }
     assert_eq!(drawn.len(), count);
     drawn

@@ -3,27 +3,46 @@
 //! Everything is looked at first and nothing is changed, so that a chunk is applied as a whole or
 //! not at all. Applying it afterwards cannot fail.
 
-use crate::chunk::{Chunk, LaneKey, NewItem, Taken};
-use crate::lane::{Cursor, Kind, LANES_MAX, Lanes, Phase, Segment};
-use crate::options::TableOptions;
+use crate::chunk::{Chunk, KEY_DISTANCE_MAX, LaneKey, NewItem, Taken};
+use crate::options::StoreOptions;
+use crate::store::lanes::{Cursor, LANES_MAX, Lanes};
+use crate::store::log::Log;
+use crate::store::phase::{Kind, Phase};
+use crate::store::record::{self, NO_KEY, StepRecord};
 
 /// Sequence and step numbers must stay below, so that adding to them cannot overflow.
-const NUMBER_MAX: u64 = 1 << 62;
+pub(crate) const NUMBER_MAX: u64 = 1 << 62;
 
 /// What is to be done with a sound chunk.
 pub(crate) enum Verdict {
     /// It is stored already.
     Duplicate,
-    /// It follows what is stored.
-    Continues(Cursor),
-    /// It is the first of its lane, or chunks before it were lost: it gets a segment of its own.
-    Begins { lost: u64, phase: Phase, previous: Option<Cursor> },
+    /// It is new.
+    New(Accepted),
 }
 
-/// Judges a chunk.
-pub(crate) fn judge(lanes: &Lanes, options: &TableOptions, chunk: &Chunk) -> Result<Verdict, InsertError> {
+/// A chunk that can be stored.
+pub(crate) struct Accepted {
+    /// Chunks of the lane that never came.
+    pub lost: u64,
+    /// The chunk that it follows on without a gap, 0 if there is none.
+    pub previous: u64,
+    pub newest_item: u64,
+    pub floor: u64,
+    /// The lane's phase after it.
+    pub phase: Phase,
+}
+
+/// Judges a chunk, and puts its steps as they are to be stored into `steps`.
+pub(crate) fn judge(
+    lanes: &Lanes,
+    log: &Log,
+    options: &StoreOptions,
+    chunk: &Chunk,
+    steps: &mut Vec<StepRecord>,
+) -> Result<Verdict, InsertError> {
     check_writer(lanes, chunk.lane)?;
-    let cursor = lanes.cursor(chunk.lane).copied();
+    let cursor = lanes.cursor(chunk.lane);
     let expected = cursor.map_or(0, |cursor| cursor.next_sequence);
     if chunk.sequence < expected {
         return Ok(Verdict::Duplicate);
@@ -32,26 +51,37 @@ pub(crate) fn judge(lanes: &Lanes, options: &TableOptions, chunk: &Chunk) -> Res
     if largest >= NUMBER_MAX {
         return Err(InsertError::NumberTooLarge(largest));
     }
-
+    let bytes = record::bytes(chunk.steps.len(), chunk.items.len(), chunk.frames.len());
+    let most = log.size().min(u32::MAX as usize);
+    if bytes > most {
+        return Err(InsertError::ChunkSize { bytes, most });
+    }
     let next_step = cursor.map_or(0, |cursor| cursor.next_step);
     let lost = chunk.sequence - expected;
     let contiguous = if lost == 0 { chunk.first_step == next_step } else { chunk.first_step >= next_step };
     if !contiguous {
         return Err(InsertError::NotContiguous { expected: next_step, got: chunk.first_step });
     }
-    let (verdict, phase, segment) = match cursor {
-        Some(cursor) if lost == 0 => {
-            (Verdict::Continues(cursor), cursor.phase, Some(lanes.segment(cursor.segment)))
-        }
-        previous => {
-            // Step 0 always starts an episode, whatever was lost.
-            let phase = if chunk.first_step == 0 { Phase::Between } else { Phase::Lost };
-            (Verdict::Begins { lost, phase, previous }, phase, None)
-        }
+    let follows = cursor.filter(|_| lost == 0);
+    let phase = match follows {
+        Some(cursor) => cursor.phase,
+        // Step 0 always starts an episode, whatever was lost.
+        None if chunk.first_step == 0 => Phase::Between,
+        None => Phase::Lost,
     };
-    check_steps(options, chunk, phase)?;
-    check_items(chunk, segment, cursor.map_or(0, |cursor| cursor.newest_item))?;
-    Ok(verdict)
+    let since_key = match follows {
+        // A chunk may have no steps, so the last one need not lie in the last chunk.
+        Some(Cursor { next_step: next @ 1.., chunk, .. }) => {
+            log.step(*chunk, next - 1).map_or(NO_KEY, |step| step.since_key)
+        }
+        _ => NO_KEY,
+    };
+    let phase = check_steps(options, chunk, phase, since_key, steps)?;
+    let previous = follows.map_or(0, |cursor| cursor.chunk);
+    let newest_item = cursor.map_or(0, |cursor| cursor.newest_item);
+    check_items(options, chunk, |step| log.step(previous, step).map(StepRecord::taken), newest_item)?;
+    let floor = if previous == 0 { chunk.first_step } else { follows.map_or(0, |cursor| cursor.floor) };
+    Ok(Verdict::New(Accepted { lost, previous, newest_item, floor, phase }))
 }
 
 /// The writer is not fenced, and there is room for its lane once older incarnations are.
@@ -70,10 +100,19 @@ fn check_writer(lanes: &Lanes, lane: LaneKey) -> Result<(), InsertError> {
     Ok(())
 }
 
-fn check_steps(options: &TableOptions, chunk: &Chunk, phase: Phase) -> Result<(), InsertError> {
-    let (mut phase, most) = (phase, options.packed_bytes_max());
+/// `since_key` is the last stored step's. Gives the phase after the steps.
+fn check_steps(
+    options: &StoreOptions,
+    chunk: &Chunk,
+    phase: Phase,
+    since_key: u8,
+    records: &mut Vec<StepRecord>,
+) -> Result<Phase, InsertError> {
+    let (mut phase, mut since_key, most) = (phase, since_key, options.packed_bytes_max());
+    let mut end = 0usize;
+    records.clear();
     for (number, step) in (chunk.first_step..).zip(&chunk.steps) {
-        let bytes = step.frame.len();
+        let bytes = step.frame_bytes as usize;
         if bytes == 0 || bytes > most {
             return Err(InsertError::FrameSize { step: number, bytes, most });
         }
@@ -81,17 +120,38 @@ fn check_steps(options: &TableOptions, chunk: &Chunk, phase: Phase) -> Result<()
             return Err(InsertError::NotFinite { step: number });
         }
         let kind = Kind::of(step.taken.as_ref());
-        (phase, _) =
+        let since_start;
+        (phase, since_start) =
             phase.advance(step.starts_episode, kind).ok_or(InsertError::OutOfEpisode { step: number })?;
+        since_key = match since_key {
+            _ if step.key_frame => 0,
+            NO_KEY if number == 0 => return Err(InsertError::KeyFrame { step: number }),
+            NO_KEY => NO_KEY,
+            KEY_DISTANCE_MAX.. => return Err(InsertError::KeyFrame { step: number }),
+            since => since + 1,
+        };
+        end += bytes;
+        records.push(StepRecord::new(step.taken, end as u32, since_start, since_key));
     }
-    Ok(())
+    if end != chunk.frames.len() {
+        return Err(InsertError::Frames { declared: end, got: chunk.frames.len() });
+    }
+    Ok(phase)
 }
 
 /// `newest` is the first step of the lane's newest item.
-fn check_items(chunk: &Chunk, segment: Option<&Segment>, newest: u64) -> Result<(), InsertError> {
+fn check_items(
+    options: &StoreOptions,
+    chunk: &Chunk,
+    stored: impl Fn(u64) -> Option<Option<Taken>>,
+    newest: u64,
+) -> Result<(), InsertError> {
     let mut newest = newest;
     for item in &chunk.items {
-        let NewItem { first, length, .. } = *item;
+        let NewItem { first, length, table, .. } = *item;
+        if usize::from(table) >= options.tables.len() {
+            return Err(InsertError::NoSuchTable { table, tables: options.tables.len() });
+        }
         if first < newest {
             return Err(InsertError::ItemOrder { first, newest });
         }
@@ -103,7 +163,11 @@ fn check_items(chunk: &Chunk, segment: Option<&Segment>, newest: u64) -> Result<
             return Err(InsertError::ItemRange { first, length, next_step });
         }
         for number in first..last {
-            let inside = match taken(chunk, segment, number) {
+            let taken = match number.checked_sub(chunk.first_step) {
+                Some(index) => chunk.steps.get(index as usize).map(|step| step.taken),
+                None => stored(number),
+            };
+            let inside = match taken {
                 // No longer stored or lost. The item will be dropped.
                 None => continue,
                 Some(taken) => Kind::of(taken.as_ref()),
@@ -115,15 +179,6 @@ fn check_items(chunk: &Chunk, segment: Option<&Segment>, newest: u64) -> Result<
     }
     Ok(())
 }
-
-/// What was done at a step of the chunk or of what is stored of its lane.
-fn taken(chunk: &Chunk, segment: Option<&Segment>, number: u64) -> Option<Option<Taken>> {
-    match number.checked_sub(chunk.first_step) {
-        Some(index) => chunk.steps.get(index as usize).map(|step| step.taken),
-        None => segment?.step(number).map(|record| record.taken()),
-    }
-}
-
 /// Why nothing of a chunk was stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InsertError {
@@ -137,8 +192,8 @@ pub enum InsertError {
         /// The newest one seen.
         newest: u64,
     },
-    /// The table follows as many lanes as it can.
-    #[error("table follows {most} lanes, the most it can; use fewer lanes or more shards")]
+    /// The store follows as many lanes as it can.
+    #[error("the replay follows {most} lanes, the most it can; use fewer lanes or more shards")]
     LanesFull {
         /// The bound.
         most: usize,
@@ -163,6 +218,38 @@ pub enum InsertError {
         bytes: usize,
         /// The largest allowed.
         most: usize,
+    },
+    /// A frame that changes the one before it, without a key frame near enough.
+    #[error(
+        "frame of step {step} must be a key frame: the first of a lane is one, and then at least every 32nd"
+    )]
+    KeyFrame {
+        /// Number of the step.
+        step: u64,
+    },
+    /// Frames that do not add up.
+    #[error("steps declare {declared} bytes of frames, the chunk has {got}")]
+    Frames {
+        /// The sum of the steps' sizes.
+        declared: usize,
+        /// What came.
+        got: usize,
+    },
+    /// A chunk that would not fit into the ring.
+    #[error("chunk takes {bytes} bytes, the replay has room for {most}; send shorter chunks")]
+    ChunkSize {
+        /// Of its record.
+        bytes: usize,
+        /// Of the ring.
+        most: usize,
+    },
+    /// A table that is not there.
+    #[error("item goes to table {table}, there are {tables}")]
+    NoSuchTable {
+        /// Its index.
+        table: u8,
+        /// How many there are.
+        tables: usize,
     },
     /// A reward or log-probability that is NaN or infinite.
     #[error("reward and log-probability of step {step} must be finite")]

@@ -1,0 +1,143 @@
+//! Unpacking, one frame or a window of them.
+
+use lz4_flex::block;
+use zstd::bulk::Decompressor;
+use zstd::zstd_safe::{DParameter, FrameFormat};
+
+use super::{Codec, patch};
+
+/// Unpacks frames of one codec, of any size.
+pub struct Decoder {
+    context: DecoderContext,
+}
+
+enum DecoderContext {
+    None,
+    Lz4,
+    Zstd(Decompressor<'static>),
+    Delta,
+}
+
+impl Decoder {
+    /// A decoder that keeps its context, but nothing of a frame, from call to call.
+    pub fn new(codec: Codec) -> Self {
+        let context = match codec {
+            Codec::None => DecoderContext::None,
+            Codec::Lz4 => DecoderContext::Lz4,
+            Codec::Zstd => DecoderContext::Zstd(zstd_decompressor()),
+            Codec::Delta => DecoderContext::Delta,
+        };
+        Self { context }
+    }
+
+    /// Unpacks a key frame that must fill `out` exactly.
+    ///
+    /// Never writes beyond `out` and takes no memory of its own, so a hostile frame is an error at
+    /// worst. What `out` holds after an error is unspecified.
+    pub fn decode_key(&mut self, packed: &[u8], out: &mut [u8]) -> Result<(), DecodeError> {
+        let expected = out.len();
+        let got = match &mut self.context {
+            DecoderContext::None => {
+                if packed.len() == expected {
+                    out.copy_from_slice(packed);
+                }
+                packed.len()
+            }
+            DecoderContext::Lz4 => block::decompress_into(packed, out).map_err(|_| DecodeError::Damaged)?,
+            DecoderContext::Zstd(decompressor) => {
+                decompressor.decompress_to_buffer(packed, out).map_err(|_| DecodeError::Damaged)?
+            }
+            DecoderContext::Delta => patch::decode_key(packed, out).ok_or(DecodeError::Damaged)?,
+        };
+        if got == expected { Ok(()) } else { Err(DecodeError::Size { expected, got }) }
+    }
+
+    /// Turns a frame into the one that follows it. As safe as [`Decoder::decode_key`], but a delta
+    /// of smaller frames, or to another frame, is not noticed.
+    pub fn apply_delta(&mut self, packed: &[u8], frame: &mut [u8]) -> Result<(), DecodeError> {
+        match self.context {
+            DecoderContext::Delta => patch::apply_delta(packed, frame).ok_or(DecodeError::Damaged),
+            _ => Err(DecodeError::NoDeltas),
+        }
+    }
+
+    /// Unpacks consecutive frames, each with whether it is a key frame, into `out`, one after the
+    /// other. The first `lead` frames are there only because the others need them.
+    ///
+    /// The first frame must be a key frame, and the frames after the lead must fill `out` exactly.
+    /// As safe as [`Decoder::decode_key`].
+    pub fn decode_window<'a>(
+        &mut self,
+        frames: impl Iterator<Item = (&'a [u8], bool)>,
+        lead: usize,
+        frame_bytes: usize,
+        out: &mut [u8],
+    ) -> Result<(), DecodeError> {
+        if frame_bytes == 0 || !out.len().is_multiple_of(frame_bytes) {
+            return Err(DecodeError::Size { expected: out.len(), got: frame_bytes });
+        }
+        // Lead frames pass through the first slot, the others move on.
+        let mut slot = 0;
+        let mut seen = 0;
+        let expected = lead.saturating_add(out.len() / frame_bytes);
+        for (packed, key) in frames {
+            if seen == expected {
+                return Err(DecodeError::Frames { expected });
+            }
+            if seen == 0 && !key {
+                return Err(DecodeError::NoKey);
+            }
+            let next = if seen > lead { slot + frame_bytes } else { slot };
+            let (before, here) = out.split_at_mut(next);
+            let here = here.get_mut(..frame_bytes).ok_or(DecodeError::Frames { expected })?;
+            if key {
+                self.decode_key(packed, here)?;
+            } else {
+                if next > slot {
+                    here.copy_from_slice(&before[slot..]);
+                }
+                self.apply_delta(packed, here)?;
+            }
+            slot = next;
+            seen += 1;
+        }
+        if seen == expected { Ok(()) } else { Err(DecodeError::Frames { expected }) }
+    }
+}
+
+/// Why packed frames cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// Not made by this codec, cut short, or larger than the frame's size.
+    #[error("frame is damaged, of another codec, or too large")]
+    Damaged,
+    /// Sound, but of another size.
+    #[error("frame has {got} bytes, expected {expected}")]
+    Size {
+        /// Size of the caller's frames.
+        expected: usize,
+        /// Size of this one.
+        got: usize,
+    },
+    /// A delta of a codec that has none.
+    #[error("frame is not a key frame, and its codec makes no others")]
+    NoDeltas,
+    /// A window that begins with a delta.
+    #[error("window does not begin with a key frame")]
+    NoKey,
+    /// A window that has more or fewer frames.
+    #[error("window does not have {expected} frames")]
+    Frames {
+        /// How many it should have, with those that lead to it.
+        expected: usize,
+    },
+}
+
+/// For what the encoder leaves out.
+fn zstd_decompressor() -> Decompressor<'static> {
+    let mut decompressor = Decompressor::new().expect("a context without dictionary needs nothing");
+    decompressor
+        .set_parameter(DParameter::Format(FrameFormat::Magicless))
+        .expect("every zstd 1.5 knows this parameter");
+    decompressor
+}

@@ -1,0 +1,564 @@
+//! The store: chunks in, draws out, priorities back.
+//!
+//! **Where things are.** A chunk lies in the ring as it came, steps and packed frames together ([`record`]).
+//! An item is a line in the record of the chunk that completed it, and a slot in its [`Table`]. All of it
+//! is in [`memory`], which may be a file: then a process that dies leaves everything it had acknowledged.
+//!
+//! **What leaves, and when.** A full table's remover names the item that makes room. When the ring is full
+//! the oldest chunk goes and takes along the items that need a step of it. After each chunk the oldest ones
+//! that nobody needs also go: no item refers to them, and no item to come may (items of a lane come in
+//! order, so that is whatever lies before the newest item's window). A chunk that an idle lane might still
+//! need can hold this up, until the ring is full.
+//!
+//! **What is bounded.** Chunks by `bytes_max`, items by `capacity`, lanes followed by a constant. Of a drained
+//! lane only the cursor remains, and when a newer incarnation of its actor appears, not even that.
+//!
+//! **In which order things are written**, so that a process may die between any two instructions: before a
+//! chunk is overwritten the state says that it no longer counts, and its lane's cursor is put down; slots
+//! change before the chunk that fills them is there; the chunk counts from the last word of its header.
+
+pub(crate) mod insert;
+pub(crate) mod item;
+pub(crate) mod lanes;
+pub(crate) mod log;
+pub(crate) mod lowest;
+pub(crate) mod memory;
+pub(crate) mod phase;
+pub(crate) mod record;
+pub(crate) mod state;
+pub(crate) mod table;
+
+mod home;
+mod recover;
+mod save;
+
+pub mod directory;
+pub mod look;
+
+pub use home::{Home, HomeError};
+pub use recover::Recovered;
+pub use save::{LoadError, Saving};
+
+use bytemuck::Zeroable;
+use rand::{Rng, RngExt};
+use value::priority::Priority;
+
+use crate::chunk::{Chunk, InitialPriority, NewItem};
+use crate::key::ItemKey;
+use crate::options::{OptionsError, StoreOptions};
+use crate::outcome::{Counters, Draw, Inserted, SampleError, TableCounters, Updated};
+use insert::{Accepted, InsertError, Verdict, judge};
+use item::ItemView;
+use lanes::Lanes;
+use log::Log;
+use record::{Header, ItemRecord, NO_KEY, StepRecord};
+use state::{State, StatePage, TableState};
+use table::{Origin, SLOT, Table};
+
+/// One replay shard's contents.
+pub struct Store {
+    options: StoreOptions,
+    incarnation: u32,
+    home: Home,
+    log: Log,
+    lanes: Lanes,
+    tables: Vec<Table>,
+    counters: Counters,
+    state: StatePage,
+    /// Kept to avoid allocating.
+    steps: Vec<StepRecord>,
+    items: Vec<ItemRecord>,
+}
+
+/// Files of a store, by what they hold.
+const RING: &str = "ring";
+const MARKS: &str = "marks";
+const STATE: &str = "state";
+
+fn slots_file(table: usize) -> String {
+    format!("table-{table}")
+}
+
+impl Store {
+    /// An empty store that goes with the process. `incarnation` goes into every key.
+    pub fn new(options: StoreOptions, incarnation: u32) -> Result<Store, OptionsError> {
+        match Self::open(options, incarnation, Home::nowhere()) {
+            Ok((store, _)) => Ok(store),
+            Err(HomeError::Options(error)) => Err(error),
+            Err(HomeError::Io { bytes, .. }) => Err(OptionsError::Memory { bytes }),
+        }
+    }
+
+    /// The store that lives at `home`, or an empty one if there is none yet.
+    pub fn open(
+        options: StoreOptions,
+        incarnation: u32,
+        home: Home,
+    ) -> Result<(Store, Recovered), HomeError> {
+        options.check()?;
+        let log_memory = home.memory(RING, options.bytes_max)?;
+        let lanes = Lanes::new(home.memory(MARKS, Lanes::MARKS_BYTES)?);
+        let state = StatePage::new(home.memory(STATE, StatePage::BYTES)?);
+        let table = |(index, table): (usize, &crate::TableOptions)| {
+            let slots = home.memory_at_least(&slots_file(index), Table::slots_bytes(table.capacity), SLOT)?;
+            Ok::<_, HomeError>(Table::new(table.clone(), slots)?)
+        };
+        let tables = options.tables.iter().enumerate().map(table).collect::<Result<Vec<_>, _>>()?;
+        let found = state.read().map(|state| state.of_incarnation(incarnation));
+        let is_new = home.is_new();
+        let salt = home.salt();
+        let (oldest, newest, lost) =
+            found.map_or((0, 0, 0), |state| (state.oldest, state.newest, state.lost));
+        let (log, damaged) = if is_new {
+            (Log::new(log_memory, salt), 0)
+        } else {
+            Log::recover(log_memory, salt, oldest, newest, lost)
+        };
+        let (counters, steps, items) = (Counters::default(), Vec::new(), Vec::new());
+        let mut store =
+            Store { options, incarnation, home, log, lanes, tables, counters, state, steps, items };
+        let recovered = if is_new { Recovered::default() } else { store.recover(found, damaged) };
+        store.write_state();
+        Ok((store, recovered))
+    }
+
+    /// Stores a chunk, all of it or nothing.
+    ///
+    /// A chunk that is stored already is dropped, which the answer says. A gap in the sequence is
+    /// counted and never linked across. An item whose frames are no longer there is dropped and
+    /// counted; anything else that is wrong refuses the whole chunk. Constant time per step and item,
+    /// amortised, plus the sampler's.
+    pub fn insert(&mut self, chunk: &Chunk) -> Result<Inserted, InsertError> {
+        let verdict = judge(&self.lanes, &self.log, &self.options, chunk, &mut self.steps)?;
+        let Verdict::New(accepted) = verdict else {
+            self.counters.duplicate_chunks += 1;
+            self.write_state();
+            return Ok(Inserted { duplicate: true, ..Inserted::default() });
+        };
+        let bytes = record::bytes(chunk.steps.len(), chunk.items.len(), chunk.frames.len());
+        let place = self.make_room(bytes);
+        let previous = self.log.entry(accepted.previous).map_or(0, |_| accepted.previous);
+        let (newest_item, floor) = self.settle_items(chunk, &accepted, previous);
+        let (phase, phase_steps) = accepted.phase.to_bytes();
+        let header = Header {
+            actor: chunk.lane.actor,
+            lane: chunk.lane.lane,
+            incarnation: chunk.lane.incarnation,
+            sequence: chunk.sequence,
+            first_step: chunk.first_step,
+            previous,
+            newest_item,
+            floor,
+            steps: self.steps.len() as u32,
+            items: self.items.len() as u32,
+            phase,
+            phase_steps,
+            ..Header::zeroed()
+        };
+        let number = self.log.append(place, bytes, header, &self.steps, &self.items, &chunk.frames);
+        self.lanes.advance(chunk.lane, &Header { number, ..header });
+        self.count_needed();
+        let (kept, lost) = (self.items.len() as u64, accepted.lost);
+        let inserted = Inserted {
+            duplicate: false,
+            items: kept,
+            items_without_frames: chunk.items.len() as u64 - kept,
+            chunks_lost: lost,
+        };
+        self.counters.chunks += 1;
+        self.counters.lost_chunks += lost;
+        self.counters.steps += chunk.steps.len() as u64;
+        self.counters.actions += chunk.steps.iter().filter(|step| step.taken.is_some()).count() as u64;
+        self.counters.items_without_frames += inserted.items_without_frames;
+        self.settle();
+        Ok(inserted)
+    }
+
+    /// Draws `count` items of a table with replacement, by its sampler.
+    ///
+    /// `stratified` draws one from each of `count` equal shares of the mass, which lowers the
+    /// variance and changes no item's expected count. The same store and the same state of `rng`
+    /// give the same draws.
+    pub fn sample(
+        &mut self,
+        table: usize,
+        count: usize,
+        stratified: bool,
+        rng: &mut impl Rng,
+    ) -> Result<Vec<Draw>, SampleError> {
+        let mut points = Vec::with_capacity(count);
+        for share in 0..count {
+            let uniform: f64 = rng.random();
+            points.push(if stratified { (share as f64 + uniform) / count as f64 } else { uniform });
+        }
+        let mut draws = Vec::with_capacity(count);
+        self.sample_at(table, &points, |draw, _| draws.push(draw))?;
+        Ok(draws)
+    }
+
+    /// Draws the items of a table that lie at these points of its mass, each from 0 to 1, and shows each to
+    /// `visit`. An item that is used up by it goes afterwards; if none are left, there are fewer draws than points.
+    pub fn sample_at(
+        &mut self,
+        table: usize,
+        points: &[f64],
+        mut visit: impl FnMut(Draw, ItemView<'_>),
+    ) -> Result<(), SampleError> {
+        if self.tables[table].is_empty() {
+            return Err(SampleError::Empty);
+        }
+        if !points.is_empty() && self.tables[table].draw(0.0).is_none() {
+            return Err(SampleError::NoMass);
+        }
+        for &point in points {
+            // Later on, the items with mass may have been used up.
+            let Some((slot, probability)) = self.tables[table].draw(point) else { break };
+            let times_sampled = self.tables[table].count_draw(slot);
+            let view = self.view(table, slot);
+            let draw = Draw { key: view.key, probability, times_sampled, age_inserts: view.age_inserts };
+            visit(draw, view);
+            let most = self.tables[table].options().max_times_sampled;
+            self.tables[table].counters.samples += 1;
+            if most > 0 && times_sampled >= most {
+                self.vacate(table, slot);
+                self.tables[table].counters.used_up += 1;
+                self.tables[table].apply_changes();
+            }
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// Gives items new priorities. Items no longer there are counted and ignored; of several updates
+    /// of one item the last wins.
+    pub fn update_priorities(&mut self, table: usize, updates: &[(ItemKey, Priority)]) -> Updated {
+        let incarnation = self.incarnation;
+        let table = &mut self.tables[table];
+        let mut updated = Updated::default();
+        for &(key, priority) in updates {
+            let Some(slot) = table.find(incarnation, key) else {
+                updated.stale += 1;
+                continue;
+            };
+            table.raise_largest_priority(priority);
+            table.set_priority(slot, priority);
+            updated.applied += 1;
+        }
+        table.counters.updates += updated.applied;
+        table.counters.stale_updates += updated.stale;
+        self.settle();
+        updated
+    }
+
+    /// Forgets items that nobody can use, such as those whose frames can't be unpacked, and says how many were there.
+    pub fn remove(&mut self, table: usize, keys: &[ItemKey]) -> u64 {
+        let mut removed = 0;
+        for &key in keys {
+            let Some(slot) = self.tables[table].find(self.incarnation, key) else { continue };
+            self.vacate(table, slot);
+            removed += 1;
+        }
+        self.tables[table].counters.removed_items += removed;
+        self.settle();
+        removed
+    }
+
+    /// Lets [`InitialPriority::Largest`] mean at least this, for a maximum known from other shards.
+    pub fn raise_largest_priority(&mut self, table: usize, priority: Priority) {
+        self.tables[table].raise_largest_priority(priority);
+        self.write_state();
+    }
+
+    /// Changes the exponent of a table's weights, in O(capacity).
+    pub fn set_priority_exponent(&mut self, table: usize, exponent: f64) -> Result<(), OptionsError> {
+        self.tables[table].set_exponent(exponent)?;
+        self.options.tables[table].priority_exponent = exponent;
+        Ok(())
+    }
+
+    /// Changes how many items a table keeps. If they are fewer, its remover says which ones go.
+    pub fn set_capacity(&mut self, table: usize, capacity: usize) -> Result<(), HomeError> {
+        let changed = crate::TableOptions { capacity, ..self.tables[table].options().clone() };
+        changed.check()?;
+        Table::ask_for(capacity)?;
+        let slots = match capacity > self.tables[table].slots_len() {
+            true => Some(self.home.larger(
+                &slots_file(table),
+                self.tables[table].memory(),
+                Table::slots_bytes(capacity),
+            )?),
+            false => None,
+        };
+        self.tables[table].set_capacity(capacity, slots);
+        self.options.tables[table].capacity = capacity;
+        self.shrink_to_capacity(table);
+        self.settle();
+        Ok(())
+    }
+
+    /// Looks at an item, or `None` if it is no longer there.
+    pub fn item(&self, table: usize, key: ItemKey) -> Option<ItemView<'_>> {
+        let slot = self.tables[table].find(self.incarnation, key)?;
+        Some(self.view(table, slot))
+    }
+
+    /// The options in force.
+    pub fn options(&self) -> &StoreOptions {
+        &self.options
+    }
+
+    /// What goes into every key.
+    pub fn incarnation(&self) -> u32 {
+        self.incarnation
+    }
+
+    /// The tables, in the order of the options.
+    pub fn tables(&self) -> &[Table] {
+        &self.tables
+    }
+
+    /// Bytes of all chunks stored, never more than `bytes_max`.
+    pub fn bytes_used(&self) -> usize {
+        self.log.used()
+    }
+
+    /// Chunks stored.
+    pub fn chunks(&self) -> usize {
+        let numbers = self.log.numbers();
+        (numbers.end - numbers.start) as usize
+    }
+
+    /// Numbers of the chunks stored.
+    #[cfg(test)]
+    pub(crate) fn numbers(&self) -> std::ops::Range<u64> {
+        self.log.numbers()
+    }
+
+    /// Totals of the store.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Totals of all tables together.
+    pub fn table_counters(&self) -> TableCounters {
+        let mut total = TableCounters::default();
+        self.tables.iter().for_each(|table| total += table.counters());
+        total
+    }
+
+    /// Makes sure that everything is on the disk, if the store has files.
+    pub fn sync(&self) -> std::io::Result<()> {
+        self.home.sync()
+    }
+
+    /// Where the store lives.
+    pub fn home(&self) -> &Home {
+        &self.home
+    }
+
+    fn view(&self, table: usize, slot: u32) -> ItemView<'_> {
+        let from = &self.tables[table];
+        let Origin { chunk, at } = from.origin(slot);
+        let record = self.log.record(chunk).expect("an item does not outlive its chunks");
+        let generation = from.number(slot);
+        ItemView {
+            key: ItemKey { incarnation: self.incarnation, slot, generation },
+            log: &self.log,
+            chunk,
+            record: &record.items()[at as usize],
+            stack: self.options.stack,
+            priority: from.priority(slot),
+            times_sampled: from.times_sampled(slot),
+            age_inserts: from.next_number - 1 - generation,
+        }
+    }
+
+    /// Lets the oldest chunks go until so many bytes fit, and says where.
+    fn make_room(&mut self, bytes: usize) -> usize {
+        let mut reclaimed = false;
+        loop {
+            if let Some(place) = self.log.place(bytes) {
+                if reclaimed {
+                    self.write_state();
+                }
+                return place;
+            }
+            self.reclaim_oldest();
+            reclaimed = true;
+        }
+    }
+
+    /// Puts the chunk's items into their tables, and what the ring is to know of them into `items`. Says the lane's
+    /// newest item and the first step that one to come may need.
+    fn settle_items(&mut self, chunk: &Chunk, accepted: &Accepted, previous: u64) -> (u64, u64) {
+        let number = self.log.next_number();
+        let (mut newest_item, mut floor) = (accepted.newest_item, accepted.floor);
+        if previous == 0 {
+            floor = floor.max(chunk.first_step);
+        }
+        self.items.clear();
+        for &NewItem { first, length, priority, table } in &chunk.items {
+            newest_item = first;
+            let Some(back) = self.back(chunk, previous, first) else { continue };
+            floor = first - u64::from(back);
+            let index = usize::from(table);
+            if let Some(victim) = self.tables[index].victim() {
+                // An item of this very chunk is not counted as needing anything yet.
+                if self.tables[index].origin(victim).chunk == number {
+                    self.tables[index].vacate(victim);
+                } else {
+                    self.vacate(index, victim);
+                }
+                self.tables[index].counters.evicted += 1;
+            }
+            let into = &mut self.tables[index];
+            let priority = match priority {
+                InitialPriority::Of(priority) => priority,
+                InitialPriority::Largest => into.largest_priority,
+            };
+            into.raise_largest_priority(priority);
+            let origin = Origin { chunk: number, at: self.items.len() as u32 };
+            let generation = into.next_number;
+            let slot = into.push(origin, priority, 0);
+            into.counters.inserts += 1;
+            let priority = priority.get();
+            self.items.push(ItemRecord { number: generation, first, priority, slot, back, length, table });
+        }
+        (newest_item, floor)
+    }
+
+    /// How many steps before `first` an item there needs, if all of them are stored.
+    fn back(&self, chunk: &Chunk, previous: u64, first: u64) -> Option<u16> {
+        let step = |number: u64| match number.checked_sub(chunk.first_step) {
+            Some(index) => self.steps.get(index as usize),
+            None => self.log.step(previous, number),
+        };
+        let before = (self.options.stack - 1).min(usize::from(step(first)?.since_start)) as u64;
+        let start = first.checked_sub(before)?;
+        let since_key = step(start).map(|step| step.since_key).filter(|&since| since != NO_KEY)?;
+        let from = start.checked_sub(since_key.into())?;
+        step(from)?;
+        Some((first - from) as u16)
+    }
+
+    /// The items just stored need their chunks.
+    fn count_needed(&mut self) {
+        let number = self.log.next_number() - 1;
+        let items = std::mem::take(&mut self.items);
+        for item in
+            items.iter().filter(|item| self.tables[usize::from(item.table)].holds(item.slot, item.number))
+        {
+            for_needed(&mut self.log, number, item, |needed| *needed += 1);
+        }
+        self.items = items;
+    }
+
+    /// Lets the remover take what is too much.
+    fn shrink_to_capacity(&mut self, table: usize) {
+        while self.tables[table].len() > self.tables[table].options().capacity {
+            let Some(slot) = self.tables[table].least() else { break };
+            self.vacate(table, slot);
+            self.tables[table].counters.evicted += 1;
+        }
+    }
+
+    fn vacate(&mut self, table: usize, slot: u32) {
+        let Origin { chunk, at } = self.tables[table].origin(slot);
+        let item = self.log.record(chunk).expect("an item does not outlive its chunks").items()[at as usize];
+        for_needed(&mut self.log, chunk, &item, |needed| *needed -= 1);
+        self.tables[table].vacate(slot);
+    }
+
+    /// Forgets the oldest chunk and the items that need it.
+    fn reclaim_oldest(&mut self) {
+        let Some(oldest) = self.log.oldest() else { return };
+        let entry = *self.log.entry(oldest).expect("it is the oldest");
+        if entry.needed > 0 {
+            self.reclaim_items(oldest, entry.end());
+        }
+        if let Some(record) = self.log.record(oldest) {
+            self.lanes.forget_chunk(record.lane(), oldest);
+        }
+        self.log.drop_oldest();
+    }
+
+    /// Forgets the items that need a chunk: its own, and some of those that follow on it.
+    fn reclaim_items(&mut self, oldest: u64, end: u64) {
+        let mut chunk = oldest;
+        while let Some(record) = self.log.record(chunk) {
+            for at in 0..record.items().len() {
+                if self.log.entry(oldest).is_none_or(|entry| entry.needed == 0) {
+                    return;
+                }
+                let item = self.log.record(chunk).expect("nothing has gone").items()[at];
+                let table = usize::from(item.table);
+                let held = |table: &Table| table.holds(item.slot, item.number);
+                if item.from() < end && self.tables.get(table).is_some_and(held) {
+                    self.vacate(table, item.slot);
+                    self.tables[table].counters.reclaimed_items += 1;
+                }
+            }
+            chunk = self.log.entry(chunk).map_or(0, |entry| entry.next);
+        }
+    }
+
+    /// Forgets the oldest chunks as long as no item needs them or may come to.
+    fn reclaim_unneeded(&mut self) {
+        while let Some(oldest) = self.log.oldest() {
+            let entry = self.log.entry(oldest).expect("it is the oldest");
+            if entry.needed > 0 || self.is_awaited(oldest) {
+                break;
+            }
+            self.reclaim_oldest();
+        }
+    }
+
+    /// Whether an item to come may need a step of this chunk.
+    fn is_awaited(&self, number: u64) -> bool {
+        let Some(record) = self.log.record(number) else { return false };
+        let Some(cursor) = self.lanes.cursor(record.lane()) else { return false };
+        let header = record.header();
+        let end = header.first_step + u64::from(header.steps);
+        // A chunk of an older chain ends before the first step of the newest one, which the floor is not below.
+        cursor.chunk != 0 && (cursor.chunk == number || end > cursor.floor)
+    }
+
+    /// After a change: nothing is kept that nobody needs, samplers know, and a crash would find it.
+    fn settle(&mut self) {
+        self.reclaim_unneeded();
+        self.tables.iter_mut().for_each(Table::apply_changes);
+        self.write_state();
+    }
+
+    fn write_state(&mut self) {
+        let mut tables = [TableState::default(); crate::options::TABLES_MAX];
+        for (state, table) in tables.iter_mut().zip(&self.tables) {
+            *state = TableState {
+                next_number: table.next_number,
+                largest_priority: table.largest_priority.get(),
+                counters: table.counters,
+            };
+        }
+        let numbers = self.log.numbers();
+        let (oldest, newest, lost, counters) =
+            (numbers.start, numbers.end - 1, self.log.lost(), self.counters);
+        let incarnation = self.incarnation.into();
+        self.state.write(State { incarnation, oldest, newest, lost, counters, tables, ..State::default() });
+    }
+}
+
+/// Changes, for each chunk that an item needs, how many items need it.
+fn for_needed(log: &mut Log, chunk: u64, item: &ItemRecord, change: impl Fn(&mut u32)) {
+    let mut chunk = chunk;
+    let origin = chunk;
+    while let Some(entry) = log.entry_mut(chunk) {
+        // The first one has the item's own record.
+        if chunk == origin || entry.first_step <= item.last() {
+            change(&mut entry.needed);
+        }
+        if entry.first_step <= item.from() {
+            break;
+        }
+        chunk = entry.previous;
+    }
+}

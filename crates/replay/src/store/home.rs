@@ -1,0 +1,126 @@
+//! Where a store's memory is: in files of a directory, or nowhere.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::options::OptionsError;
+use crate::store::memory::Memory;
+
+/// Where a store lives.
+#[derive(Clone, Debug)]
+pub struct Home {
+    directory: Option<PathBuf>,
+    salt: u64,
+    is_new: bool,
+}
+
+impl Home {
+    /// In the memory of this process.
+    pub fn nowhere() -> Self {
+        Self { directory: None, salt: 1, is_new: true }
+    }
+
+    /// In files of a directory that this process holds alone. `salt` is a secret of the store that must be the same
+    /// every time; `is_new` says that there is nothing yet, so that whatever lies there is left over from a start that
+    /// failed.
+    pub fn directory(directory: &Path, salt: u64, is_new: bool) -> Self {
+        Self { directory: Some(directory.to_owned()), salt, is_new }
+    }
+
+    pub(crate) fn salt(&self) -> u64 {
+        self.salt
+    }
+
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Memory of a name. A new file is allocated whole: a full disk is an error now and not a fault later.
+    pub(crate) fn memory(&self, name: &str, bytes: usize) -> Result<Memory, HomeError> {
+        let failed = |source| HomeError::Io { name: name.to_owned(), bytes, source };
+        let Some(directory) = &self.directory else { return Memory::anonymous(bytes).map_err(failed) };
+        let path = directory.join(name);
+        let open = || -> io::Result<Memory> {
+            let file = if self.is_new { allocate(&path, bytes)? } else { open(&path)? };
+            Memory::file(&file, bytes)
+        };
+        open().map_err(failed)
+    }
+
+    /// The same, of a file that may have grown larger by several times `unit`.
+    pub(crate) fn memory_at_least(&self, name: &str, bytes: usize, unit: usize) -> Result<Memory, HomeError> {
+        let path = self.directory.as_ref().filter(|_| !self.is_new).map(|directory| directory.join(name));
+        let length =
+            path.and_then(|path| fs::metadata(path).ok()).map_or(0, |metadata| metadata.len() as usize);
+        self.memory(name, bytes.max(length / unit * unit))
+    }
+
+    /// Larger memory of a name with the same beginning. If this fails, the file is as before.
+    pub(crate) fn larger(&self, name: &str, old: &[u8], bytes: usize) -> Result<Memory, HomeError> {
+        let failed = |source| HomeError::Io { name: name.to_owned(), bytes, source };
+        let Some(directory) = &self.directory else { return Memory::anonymous(bytes).map_err(failed) };
+        let (path, new) = (directory.join(name), directory.join(format!("{name}.new")));
+        let grow = || -> io::Result<Memory> {
+            let mut memory = Memory::file(&allocate(&new, bytes)?, bytes)?;
+            memory[..old.len()].copy_from_slice(old);
+            memory.sync()?;
+            fs::rename(&new, &path)?;
+            Ok(memory)
+        };
+        grow().map_err(failed)
+    }
+
+    /// Returns when everything written before is on the disk. Takes no part of the store, so that it can be called
+    /// from another thread.
+    pub fn sync(&self) -> io::Result<()> {
+        let Some(directory) = &self.directory else { return Ok(()) };
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            if !entry.file_type()?.is_file() {
+                continue;
+            }
+            match open(&entry.path()) {
+                Ok(file) => file.sync_data()?,
+                // Renamed meanwhile, and synced by whoever did that.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(path)
+}
+
+fn allocate(path: &Path, bytes: usize) -> io::Result<File> {
+    // What a failed start left behind may be of any size.
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+    let allocated = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes as u64);
+    if let Err(error) = allocated {
+        // Some systems take all that is left of the disk before they say that it is not enough.
+        fs::remove_file(path)?;
+        return Err(error.into());
+    }
+    Ok(file)
+}
+
+/// Why a store can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum HomeError {
+    /// The options are wrong in themselves.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// The memory can't be had.
+    #[error("cannot have {bytes} bytes for {name:?}")]
+    Io {
+        /// Which part of the store.
+        name: String,
+        /// How much it takes.
+        bytes: usize,
+        /// Why not.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,54 @@
+//! Memory that is a file, or not: the one place where `unsafe` is.
+//!
+//! A mapped file outlives the process: what was written to it is in the system's cache however the
+//! process dies, and on the disk after [`Memory::sync`].
+
+use std::fs::File;
+use std::io;
+use std::ops::{Deref, DerefMut};
+
+use memmap2::{MmapMut, MmapOptions};
+
+/// A stretch of memory, aligned to a page, filled with zeros when it is new.
+pub(crate) struct Memory {
+    map: MmapMut,
+}
+
+impl Memory {
+    /// Memory that goes with the process. It is the system's until it is written to.
+    pub fn anonymous(bytes: usize) -> io::Result<Self> {
+        Ok(Self { map: MmapMut::map_anon(bytes.max(1))? })
+    }
+
+    /// The memory of a file, which must be of exactly this size.
+    #[allow(unsafe_code)]
+    pub fn file(file: &File, bytes: usize) -> io::Result<Self> {
+        let length = file.metadata()?.len();
+        if length != bytes as u64 {
+            let what = format!("the file has {length} bytes, not {bytes}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        // SAFETY: others must not change the file while it is mapped. It lies in a directory that this
+        // process holds by an exclusive lock, and it was allocated whole, so no write can lack a block.
+        let map = unsafe { MmapOptions::new().len(bytes).map_mut(file)? };
+        Ok(Self { map })
+    }
+
+    /// Returns when everything written so far is on the disk.
+    pub fn sync(&self) -> io::Result<()> {
+        self.map.flush()
+    }
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.map
+    }
+}
+
+impl DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.map
+    }
+}

@@ -1,0 +1,332 @@
+//! A store to bytes and back.
+//!
+//! A loaded store behaves bit for bit as the saved one would have: it draws the same items, forgets
+//! the same chunks, gives the same keys and goes on with the same counters. Sum trees are not saved, being
+//! functions of their leaves. The stream is checksummed ([`crate::blocks`]) and each record is judged as one
+//! found in a file would be, so a damaged or foreign stream is an error before it is a store.
+//!
+//! Saving can be done piece by piece while others change the store in between. What is saved then is the store
+//! at the moment when its first piece was written, less what has gone since. So there is an end to it, however fast
+//! others write.
+
+use std::io::{self, ErrorKind, Read, Write};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::blocks::{BlockReader, BlockWriter};
+use crate::options::{OptionsError, StoreOptions};
+use crate::store::home::{Home, HomeError};
+use crate::store::lanes::MARK;
+use crate::store::record;
+use crate::store::state::State;
+use crate::store::table::{SLOT, Table};
+use crate::store::{Recovered, Store, slots_file};
+
+/// First bytes of a save. The last one is the version of the format.
+const MAGIC: [u8; 8] = *b"quivrep\x03";
+
+/// What a record begins with.
+const SALT_BYTES: usize = size_of::<u64>();
+
+/// Bytes of slots that are written at a time.
+const SLOTS_PIECE: usize = 240 << 10;
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Head {
+    options: StoreOptions,
+}
+
+/// A save that is under way.
+pub struct Saving<W: Write> {
+    out: BlockWriter<W>,
+    stage: Stage,
+    /// As it was at the beginning.
+    state: State,
+}
+
+enum Stage {
+    Head,
+    /// The next chunk to be written.
+    Chunks(u64),
+    /// The table and where in its slots.
+    Slots(usize, usize),
+    Marks,
+}
+
+impl<W: Write> Saving<W> {
+    /// Begins to write to `out`.
+    pub fn new(mut out: W) -> io::Result<Self> {
+        out.write_all(&MAGIC)?;
+        Ok(Self { out: BlockWriter::new(out), stage: Stage::Head, state: State::default() })
+    }
+
+    /// Writes some more, about as many bytes as this, and says whether there is more to write.
+    pub fn write_some(&mut self, store: &Store, bytes: usize) -> io::Result<bool> {
+        let mut written = 0;
+        while written < bytes.max(1) {
+            match self.stage {
+                Stage::Head => {
+                    put(&mut self.out, &Head { options: store.options.clone() })?;
+                    self.state = store.state.read().expect("a store always has a state");
+                    self.stage = Stage::Chunks(store.log.numbers().start);
+                }
+                Stage::Chunks(number) => {
+                    // What was not reached in time has gone.
+                    let oldest = store.log.numbers().start;
+                    let number = number.max(oldest);
+                    if number > self.state.newest {
+                        self.out.write_all(&0u32.to_le_bytes())?;
+                        self.state.oldest = oldest.min(self.state.newest + 1);
+                        self.out.write_all(bytemuck::bytes_of(&self.state.with_serial(1)))?;
+                        self.stage = Stage::Slots(0, 0);
+                        continue;
+                    }
+                    if let (Some(record), Some(place)) =
+                        (store.log.record(number), store.log.place_of(number))
+                    {
+                        let record = record.as_bytes();
+                        self.out.write_all(&(record.len() as u32).to_le_bytes())?;
+                        self.out.write_all(&(place as u64).to_le_bytes())?;
+                        // Without the salt, which is nobody else's business.
+                        self.out.write_all(&[0; SALT_BYTES])?;
+                        self.out.write_all(&record[SALT_BYTES..])?;
+                        written += record.len();
+                    }
+                    self.stage = Stage::Chunks(number + 1);
+                }
+                Stage::Slots(table, at) => {
+                    let Some(from) = store.tables.get(table) else {
+                        self.stage = Stage::Marks;
+                        continue;
+                    };
+                    let (slots, free) = from.saved();
+                    let piece = &slots[at.min(slots.len())..slots.len().min(at + SLOTS_PIECE)];
+                    self.out.write_all(&(piece.len() as u32).to_le_bytes())?;
+                    self.out.write_all(piece)?;
+                    written += piece.len();
+                    self.stage = Stage::Slots(table, at + piece.len());
+                    if piece.is_empty() {
+                        put(&mut self.out, &free)?;
+                        written += size_of_val(free);
+                        self.stage = Stage::Slots(table + 1, 0);
+                    }
+                }
+                Stage::Marks => {
+                    let marks = store.lanes.marks(self.state.newest);
+                    self.out.write_all(&(marks.clone().count() as u32).to_le_bytes())?;
+                    for mark in marks {
+                        self.out.write_all(mark)?;
+                    }
+                    self.out.end()?;
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// What was written so far is handed over, for a sink that is read in between.
+    pub fn sink(&mut self) -> &mut W {
+        self.out.inner()
+    }
+}
+
+impl Store {
+    /// Writes the whole store. `out` gets blocks of 64 KiB. Takes no memory to speak of.
+    pub fn save(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut saving = Saving::new(out)?;
+        while saving.write_some(self, usize::MAX)? {}
+        Ok(())
+    }
+
+    /// Reads a store that [`Store::save`] wrote, into the memory of this process.
+    ///
+    /// Sizes and samplers must be those of the saved store. If keys may have been given out after the save, give
+    /// a new `incarnation`, so that they don't come to mean other items.
+    pub fn load(options: StoreOptions, incarnation: u32, input: &mut impl Read) -> Result<Store, LoadError> {
+        let mut input = begin(input)?;
+        let head: Head = get(&mut input)?;
+        compare(&head.options, &options)?;
+        let store = Store::new(options, incarnation)?;
+        let (store, recovered) = store.fill(&mut input)?;
+        if !recovered.is_whole() {
+            return Err(LoadError::Damaged("it does not fit together"));
+        }
+        Ok(store)
+    }
+
+    /// The options of a saved store.
+    pub fn saved_options(input: &mut impl Read) -> Result<StoreOptions, LoadError> {
+        Ok(get::<Head>(&mut begin(input)?)?.options)
+    }
+
+    /// Reads a store that was saved while it served, with the saved options, into a home of its own.
+    pub fn restore(
+        incarnation: u32,
+        home: Home,
+        input: &mut impl Read,
+    ) -> Result<(Store, Recovered), LoadError> {
+        let mut input = begin(input)?;
+        let head: Head = get(&mut input)?;
+        let (store, _) = Store::open(head.options, incarnation, home)?;
+        let (mut store, recovered) = store.fill(&mut input)?;
+        store.begin_anew(incarnation);
+        Ok((store, recovered))
+    }
+
+    fn fill(mut self, input: &mut BlockReader<impl Read>) -> Result<(Store, Recovered), LoadError> {
+        let mut bytes = Vec::new();
+        while let length @ 1.. = length(input)? {
+            if length > self.log.size() || length > record::bytes(1 << 20, 1 << 20, 1 << 30) {
+                return Err(LoadError::Damaged("a chunk's size"));
+            }
+            let mut place = [0; 8];
+            input.read_exact(&mut place)?;
+            bytes.resize(length, 0);
+            input.read_exact(&mut bytes)?;
+            let place = usize::try_from(u64::from_le_bytes(place));
+            if !place.is_ok_and(|place| self.log.restore(place, &bytes)) {
+                return Err(LoadError::Damaged("a chunk"));
+            }
+        }
+        let mut state = [0; size_of::<State>()];
+        input.read_exact(&mut state)?;
+        let state: State = bytemuck::pod_read_unaligned(&state);
+        if !state.is_sound() {
+            return Err(LoadError::Damaged("the totals"));
+        }
+        // What went while others were being written.
+        self.log.drop_until(state.oldest);
+        self.log.skip_to(state.newest + 1);
+        let missing = self.log.numbers().start.saturating_sub(state.oldest);
+        let mut free_lists = Vec::new();
+        for (index, table) in self.tables.iter_mut().enumerate() {
+            let mut at = 0;
+            while let length @ 1.. = length(input)? {
+                if length > SLOTS_PIECE {
+                    return Err(LoadError::Damaged("the slots"));
+                }
+                bytes.resize(length, 0);
+                input.read_exact(&mut bytes)?;
+                // A table that once was larger has more slots than it may have items.
+                let slots = table.slots_len();
+                if at + length > Table::slots_bytes(slots) {
+                    let more = Table::slots_bytes(2 * slots).max((at + length).next_multiple_of(SLOT));
+                    let larger = self.home.larger(&slots_file(index), table.memory(), more)?;
+                    table.set_capacity(table.options().capacity, Some(larger));
+                }
+                if !table.restore_slots(at, &bytes) {
+                    return Err(LoadError::Damaged("the slots"));
+                }
+                at += length;
+            }
+            free_lists.push(get::<Vec<u32>>(input)?);
+        }
+        for index in 0..length(input)? {
+            let mut mark = [0; MARK];
+            input.read_exact(&mut mark)?;
+            if !self.lanes.restore_mark(index, &mark) {
+                return Err(LoadError::Damaged("the lanes"));
+            }
+        }
+        if input.read(&mut [0])? != 0 {
+            return Err(LoadError::Damaged("more bytes than a store"));
+        }
+        let recovered = self.recover(Some(state), missing);
+        for (table, free) in self.tables.iter_mut().zip(free_lists) {
+            // Saved while it served, the list may be newer than the items; then any order will do.
+            table.close_gaps(Some(free));
+        }
+        self.settle();
+        Ok((self, recovered))
+    }
+}
+
+fn begin<R: Read>(input: R) -> Result<BlockReader<R>, LoadError> {
+    let mut input = input;
+    let mut magic = [0; MAGIC.len()];
+    input.read_exact(&mut magic).map_err(|_| LoadError::Foreign)?;
+    if magic != MAGIC {
+        return Err(LoadError::Foreign);
+    }
+    Ok(BlockReader::new(input))
+}
+
+fn length(input: &mut BlockReader<impl Read>) -> Result<usize, LoadError> {
+    let mut bytes = [0; 4];
+    input.read_exact(&mut bytes)?;
+    Ok(u32::from_le_bytes(bytes) as usize)
+}
+
+fn compare(saved: &StoreOptions, given: &StoreOptions) -> Result<(), LoadError> {
+    let same = |name: &str, saved: String, given: String| {
+        let name = name.to_owned();
+        if saved == given { Ok(()) } else { Err(LoadError::Mismatch { name, saved, given }) }
+    };
+    same("bytes_max", saved.bytes_max.to_string(), given.bytes_max.to_string())?;
+    same("stack", saved.stack.to_string(), given.stack.to_string())?;
+    same("frame_bytes", saved.frame_bytes.to_string(), given.frame_bytes.to_string())?;
+    same("number of tables", saved.tables.len().to_string(), given.tables.len().to_string())?;
+    for (saved, given) in saved.tables.iter().zip(&given.tables) {
+        same("table", saved.name.clone(), given.name.clone())?;
+        same("capacity", saved.capacity.to_string(), given.capacity.to_string())?;
+        same("sampler", saved.sampler.to_string(), given.sampler.to_string())?;
+        same("remover", saved.remover.to_string(), given.remover.to_string())?;
+    }
+    Ok(())
+}
+
+fn put(out: &mut BlockWriter<impl Write>, value: &impl Serialize) -> io::Result<()> {
+    match postcard::to_io(value, &mut *out) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(out.take_failure()),
+    }
+}
+
+fn get<T: DeserializeOwned>(input: &mut BlockReader<impl Read>) -> Result<T, LoadError> {
+    // Names are the longest that is read in one piece.
+    match postcard::from_io((&mut *input, &mut [0; 1024])) {
+        Ok((value, _)) => Ok(value),
+        Err(_) => Err(input.take_failure().map_or(LoadError::Damaged("a record"), LoadError::from)),
+    }
+}
+
+/// Why a save cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// Reading failed.
+    #[error("cannot read the saved replay")]
+    Io(#[source] io::Error),
+    /// Not a save of a store, or one of another version.
+    #[error("not a saved replay of this version")]
+    Foreign,
+    /// Cut short, changed, or not made by `save`.
+    #[error("saved replay is damaged ({0}), use an older save")]
+    Damaged(&'static str),
+    /// Saved under other options.
+    #[error("saved replay has {name} {saved}, not {given}; set it back or start afresh")]
+    Mismatch {
+        /// Which option.
+        name: String,
+        /// Its value in the save.
+        saved: String,
+        /// Its value now.
+        given: String,
+    },
+    /// The options are wrong in themselves.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// There is no place for it.
+    #[error(transparent)]
+    Home(#[from] HomeError),
+}
+
+impl From<io::Error> for LoadError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::UnexpectedEof => LoadError::Damaged("it is cut short"),
+            ErrorKind::InvalidData => LoadError::Damaged("a checksum does not match"),
+            _ => LoadError::Io(error),
+        }
+    }
+}

@@ -1,0 +1,509 @@
+//! A table: items over stored steps, with a sampler and a remover.
+//!
+//! An item is where it is needed: its frames and steps in the ring, what changes (priority, times sampled) in
+//! a *slot* that survives a crash, and how to get from one to the other in memory. Items of a table are
+//! linked from the oldest to the newest, so either end is at hand and any one can leave.
+
+use bytemuck::{Pod, Zeroable};
+use value::priority::Priority;
+
+use crate::key::ItemKey;
+use crate::options::{OptionsError, Remover, Sampler, TableOptions};
+use crate::outcome::TableCounters;
+use crate::store::lowest::Lowest;
+use crate::store::memory::Memory;
+use crate::sum_tree::SumTree;
+
+/// The largest weight of one item. Even 2³² of them add up to a finite sum.
+const WEIGHT_MAX: f64 = 1e280;
+
+/// No slot.
+const NONE: u32 = u32::MAX;
+/// What stands for the priority in a slot without an item.
+const VACANT: f64 = -1.0;
+
+/// What of an item changes: 24 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+pub(crate) struct Slot {
+    /// Of the item that is there, or was.
+    number: u64,
+    priority: f64,
+    times_sampled: u32,
+    checksum: u32,
+}
+
+pub(crate) const SLOT: usize = size_of::<Slot>();
+
+impl Slot {
+    fn new(number: u64, priority: f64, times_sampled: u32) -> Self {
+        let mut slot = Self { number, priority, times_sampled, checksum: 0 };
+        slot.checksum = slot.computed();
+        slot
+    }
+
+    fn computed(&self) -> u32 {
+        crc32c::crc32c(&bytemuck::bytes_of(self)[..SLOT - 4])
+    }
+
+    /// The item of this number has left, and so have all before it.
+    fn vacant(number: u64) -> Self {
+        Self::new(number, VACANT, 0)
+    }
+
+    fn is_vacant(&self) -> bool {
+        self.priority == VACANT
+    }
+
+    /// Whether it holds the item of this number, with this priority.
+    fn is(&self, number: u64, priority: f64) -> bool {
+        self.number == number && self.priority == priority
+    }
+
+    /// Whether it can be believed. One that was never written has no item.
+    fn is_sound(&self) -> bool {
+        self.checksum == self.computed() && (self.is_vacant() || Priority::try_new(self.priority).is_ok())
+    }
+}
+
+/// Where an item's record is, and its neighbours in age.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Number of the chunk that completed it.
+    chunk: u64,
+    /// Which of the chunk's items it is.
+    at: u32,
+    older: u32,
+    newer: u32,
+}
+
+/// Where an item's record is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Origin {
+    pub chunk: u64,
+    pub at: u32,
+}
+
+/// One table of a store, to be looked at.
+pub struct Table {
+    options: TableOptions,
+    slots: Memory,
+    places: Vec<Place>,
+    oldest: u32,
+    newest: u32,
+    live: usize,
+    /// Slots below `fresh` without an item, the next to be used last.
+    free: Vec<u32>,
+    fresh: u32,
+    tree: SumTree,
+    lowest: Option<Lowest>,
+    pub(crate) next_number: u64,
+    pub(crate) largest_priority: Priority,
+    pub(crate) counters: TableCounters,
+    /// Changes to the tree, gathered over one call and applied as a batch.
+    changes: Vec<(u32, f64)>,
+}
+
+impl Table {
+    /// Bytes of the slots of so many items.
+    pub(crate) fn slots_bytes(capacity: usize) -> usize {
+        capacity.saturating_mul(SLOT)
+    }
+
+    /// An empty table whose slots are in `slots`, which may hold those of a former life.
+    pub(crate) fn new(options: TableOptions, slots: Memory) -> Result<Self, OptionsError> {
+        options.check()?;
+        Self::ask_for(options.capacity)?;
+        let largest_priority = Priority::try_new(options.first_priority).expect("checked with the options");
+        let lowest = (options.remover == Remover::LowestPriority).then(Lowest::default);
+        Ok(Self {
+            tree: SumTree::new(slots.len() / SLOT),
+            places: Vec::with_capacity(options.capacity),
+            options,
+            slots,
+            oldest: NONE,
+            newest: NONE,
+            live: 0,
+            free: Vec::new(),
+            fresh: 0,
+            lowest,
+            next_number: 0,
+            largest_priority,
+            counters: TableCounters::default(),
+            changes: Vec::new(),
+        })
+    }
+
+    /// Whether there is memory for so many items.
+    pub(crate) fn ask_for(capacity: usize) -> Result<(), OptionsError> {
+        reserve(SumTree::bytes_for(capacity))?;
+        reserve(capacity.saturating_mul(size_of::<Place>()))
+    }
+
+    /// How it was set up, with what was changed since.
+    pub fn options(&self) -> &TableOptions {
+        &self.options
+    }
+
+    /// Items that can be drawn.
+    pub fn len(&self) -> usize {
+        self.live
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// What it weighs beside the same table of other shards: the sum of all weights.
+    pub fn mass(&self) -> f64 {
+        self.tree.total()
+    }
+
+    /// What [`InitialPriority::Largest`](crate::InitialPriority::Largest) means now.
+    pub fn largest_priority(&self) -> Priority {
+        self.largest_priority
+    }
+
+    /// The chance of one draw to give the item in a slot.
+    pub fn probability(&self, slot: u32) -> f64 {
+        match self.options.sampler {
+            Sampler::Proportional | Sampler::Uniform => self.tree.get(slot) / self.tree.total(),
+            Sampler::Fifo => f64::from(u8::from(slot == self.oldest)),
+            Sampler::Lifo => f64::from(u8::from(slot == self.newest)),
+        }
+    }
+
+    /// Totals.
+    pub fn counters(&self) -> TableCounters {
+        self.counters
+    }
+
+    /// Slots of the items, oldest first.
+    pub(crate) fn by_age(&self) -> impl Iterator<Item = u32> + '_ {
+        let next = |slot: u32| (slot != NONE).then_some(slot);
+        std::iter::successors(next(self.oldest), move |&slot| next(self.places[slot as usize].newer))
+    }
+
+    /// Slots of the items, newest first.
+    pub(crate) fn by_youth(&self) -> impl Iterator<Item = u32> + '_ {
+        let next = |slot: u32| (slot != NONE).then_some(slot);
+        std::iter::successors(next(self.newest), move |&slot| next(self.places[slot as usize].older))
+    }
+
+    fn slot(&self, slot: u32) -> Slot {
+        bytemuck::cast_slice::<u8, Slot>(&self.slots)[slot as usize]
+    }
+
+    fn write_slot(&mut self, slot: u32, content: Slot) {
+        bytemuck::cast_slice_mut::<u8, Slot>(&mut self.slots)[slot as usize] = content;
+    }
+
+    /// The slot that a key means, if its item is still there.
+    pub(crate) fn find(&self, incarnation: u32, key: ItemKey) -> Option<u32> {
+        (key.incarnation == incarnation && self.holds(key.slot, key.generation)).then_some(key.slot)
+    }
+
+    pub(crate) fn number(&self, slot: u32) -> u64 {
+        self.slot(slot).number
+    }
+
+    pub(crate) fn priority(&self, slot: u32) -> Priority {
+        Priority::try_new(self.slot(slot).priority).expect("only priorities are stored")
+    }
+
+    pub(crate) fn times_sampled(&self, slot: u32) -> u32 {
+        self.slot(slot).times_sampled
+    }
+
+    pub(crate) fn origin(&self, slot: u32) -> Origin {
+        let Place { chunk, at, .. } = self.places[slot as usize];
+        Origin { chunk, at }
+    }
+
+    /// Whether the item of a number lies in this slot.
+    pub(crate) fn holds(&self, slot: u32, number: u64) -> bool {
+        slot < self.fresh && self.slot(slot).number == number && !self.slot(slot).is_vacant()
+    }
+
+    /// The item that must go before one more comes in, if the table is full.
+    pub(crate) fn victim(&mut self) -> Option<u32> {
+        (self.live >= self.options.capacity).then(|| self.least())?
+    }
+
+    /// The item that the remover would take next.
+    pub(crate) fn least(&mut self) -> Option<u32> {
+        Some(match self.options.remover {
+            _ if self.live == 0 => return None,
+            Remover::Fifo => self.oldest,
+            Remover::Lifo => self.newest,
+            Remover::LowestPriority => {
+                let slots: &[Slot] = bytemuck::cast_slice(&self.slots);
+                let lowest = self.lowest.as_mut().expect("made with the table");
+                lowest.pop(|slot, number, priority| slots[slot as usize].is(number, priority))?
+            }
+        })
+    }
+
+    /// Puts a new item into a vacant slot and says which.
+    pub(crate) fn push(&mut self, origin: Origin, priority: Priority, times_sampled: u32) -> u32 {
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                self.fresh += 1;
+                self.fresh - 1
+            }
+        };
+        let number = self.next_number;
+        self.next_number += 1;
+        self.settle(slot, number, origin, priority, times_sampled);
+        slot
+    }
+
+    /// Takes up an item of a former life where it lies.
+    fn settle(&mut self, slot: u32, number: u64, origin: Origin, priority: Priority, times_sampled: u32) {
+        let Origin { chunk, at } = origin;
+        self.write_slot(slot, Slot::new(number, priority.get(), times_sampled));
+        let place = Place { chunk, at, older: self.newest, newer: NONE };
+        if self.places.len() <= slot as usize {
+            self.places.resize(slot as usize + 1, Place { chunk: 0, at: 0, older: NONE, newer: NONE });
+        }
+        self.places[slot as usize] = place;
+        match self.newest {
+            NONE => self.oldest = slot,
+            newest => self.places[newest as usize].newer = slot,
+        }
+        self.newest = slot;
+        self.live += 1;
+        self.weigh(slot, priority);
+    }
+
+    /// Takes an item out.
+    pub(crate) fn vacate(&mut self, slot: u32) {
+        let Place { older, newer, .. } = self.places[slot as usize];
+        match older {
+            NONE => self.oldest = newer,
+            older => self.places[older as usize].newer = newer,
+        }
+        match newer {
+            NONE => self.newest = older,
+            newer => self.places[newer as usize].older = older,
+        }
+        self.write_slot(slot, Slot::vacant(self.slot(slot).number));
+        self.free.push(slot);
+        self.live -= 1;
+        self.changes.push((slot, 0.0));
+    }
+
+    pub(crate) fn set_priority(&mut self, slot: u32, priority: Priority) {
+        let Slot { number, times_sampled, .. } = self.slot(slot);
+        self.write_slot(slot, Slot::new(number, priority.get(), times_sampled));
+        self.weigh(slot, priority);
+    }
+
+    pub(crate) fn count_draw(&mut self, slot: u32) -> u32 {
+        let Slot { number, priority, times_sampled, .. } = self.slot(slot);
+        let times_sampled = times_sampled.saturating_add(1);
+        self.write_slot(slot, Slot::new(number, priority, times_sampled));
+        times_sampled
+    }
+
+    pub(crate) fn raise_largest_priority(&mut self, priority: Priority) {
+        if priority > self.largest_priority {
+            self.largest_priority = priority;
+        }
+    }
+
+    fn weigh(&mut self, slot: u32, priority: Priority) {
+        let weight = self.weight(priority);
+        self.changes.push((slot, weight));
+        if let Some(lowest) = &mut self.lowest {
+            let slots: &[Slot] = bytemuck::cast_slice(&self.slots);
+            lowest.push(slot, slots[slot as usize].number, priority);
+            lowest.tidy(self.live, |slot, number, priority| slots[slot as usize].is(number, priority));
+        }
+    }
+
+    /// What an item of this priority weighs.
+    fn weight(&self, priority: Priority) -> f64 {
+        match self.options.sampler {
+            Sampler::Proportional => {
+                let base = priority.get() + self.options.priority_constant;
+                base.powf(self.options.priority_exponent).min(WEIGHT_MAX)
+            }
+            Sampler::Uniform | Sampler::Fifo | Sampler::Lifo => 1.0,
+        }
+    }
+
+    /// Lets the sampler know of all that has changed.
+    pub(crate) fn apply_changes(&mut self) {
+        self.tree.set_many(self.changes.drain(..));
+    }
+
+    /// The slot at a fraction of the mass from 0 to 1, and its exact probability. `None` without mass.
+    pub(crate) fn draw(&self, fraction: f64) -> Option<(u32, f64)> {
+        match self.options.sampler {
+            Sampler::Proportional | Sampler::Uniform => {
+                let total = self.tree.total();
+                let slot = self.tree.find(fraction * total)?;
+                Some((slot, self.tree.get(slot) / total))
+            }
+            Sampler::Fifo => (self.oldest != NONE).then_some((self.oldest, 1.0)),
+            Sampler::Lifo => (self.newest != NONE).then_some((self.newest, 1.0)),
+        }
+    }
+
+    /// Changes the exponent of all weights, in O(capacity).
+    pub(crate) fn set_exponent(&mut self, exponent: f64) -> Result<(), OptionsError> {
+        let changed = TableOptions { priority_exponent: exponent, ..self.options.clone() };
+        changed.check()?;
+        self.options = changed;
+        self.rebuild();
+        Ok(())
+    }
+
+    /// Makes the capacity known. Whoever calls has made room, and memory for `slots` if it grows.
+    pub(crate) fn set_capacity(&mut self, capacity: usize, slots: Option<Memory>) {
+        if let Some(mut slots) = slots {
+            let kept = self.slots.len().min(slots.len());
+            slots[..kept].copy_from_slice(&self.slots[..kept]);
+            self.slots = slots;
+        }
+        self.options.capacity = capacity;
+        let leaves = self.slots.len() / SLOT;
+        if leaves != self.tree.leaves() {
+            self.tree = SumTree::new(leaves);
+            self.rebuild();
+        }
+        self.places.reserve(capacity.saturating_sub(self.places.len()));
+    }
+
+    /// Slots that there are, the vacant ones included.
+    pub(crate) fn slots_len(&self) -> usize {
+        self.slots.len() / SLOT
+    }
+
+    /// Gives every leaf of the tree its weight anew.
+    pub(crate) fn rebuild(&mut self) {
+        self.changes.clear();
+        let mut tree = std::mem::replace(&mut self.tree, SumTree::new(0));
+        tree.rebuild(|slot| match slot < self.fresh && !self.slot(slot).is_vacant() {
+            true => self.weight(self.priority(slot)),
+            false => 0.0,
+        });
+        self.tree = tree;
+    }
+
+    /// Everything is taken for vacant from here on, until [`Table::readmit`] takes an item up again.
+    pub(crate) fn begin_recovery(&mut self) {
+        let slots: &[Slot] = bytemuck::cast_slice(&self.slots);
+        let used = slots.iter().rposition(|slot| *slot != Slot::zeroed()).map_or(0, |last| last + 1);
+        self.fresh = used as u32;
+    }
+
+    /// How many slots have an item, of a number below this, that was not taken up again.
+    pub(crate) fn unclaimed(&self, below: u64) -> u64 {
+        let known = |slot: Slot| slot.is_sound() && !slot.is_vacant() && slot != Slot::zeroed();
+        let lost =
+            |slot: &u32| known(self.slot(*slot)) && self.number(*slot) < below && !self.is_taken(*slot);
+        (0..self.fresh).filter(lost).count() as u64
+    }
+
+    /// Whether an item can be taken up: into a slot of its own, and after all that are older.
+    pub(crate) fn can_readmit(&self, slot: u32, number: u64) -> bool {
+        !self.is_taken(slot) && (self.newest == NONE || self.number(self.newest) < number)
+    }
+
+    /// Whether an item was taken up into a slot already.
+    fn is_taken(&self, slot: u32) -> bool {
+        self.places.get(slot as usize).is_some_and(|place| place.chunk != 0)
+    }
+
+    /// What a slot says of the item that the ring has for it.
+    pub(crate) fn fate(&self, slot: u32, number: u64) -> Fate {
+        match self.slot(slot) {
+            content if content == Slot::zeroed() || !content.is_sound() => Fate::Unknown,
+            content if content.number < number => Fate::Unknown,
+            content if content.number == number && !content.is_vacant() => Fate::Kept,
+            _ => Fate::Gone,
+        }
+    }
+
+    /// Takes an item of a former life up again, with what its slot says or, if that is lost, with its first
+    /// priority. Items come in order of their numbers.
+    pub(crate) fn readmit(&mut self, slot: u32, number: u64, origin: Origin, lost: Option<Priority>) {
+        let Slot { priority, times_sampled, .. } = self.slot(slot);
+        let kept = || (Priority::try_new(priority).expect("checked with the slot"), times_sampled);
+        let (priority, times_sampled) = lost.map_or_else(kept, |priority| (priority, 0));
+        self.fresh = self.fresh.max(slot + 1);
+        self.next_number = self.next_number.max(number + 1);
+        self.raise_largest_priority(priority);
+        self.settle(slot, number, origin, priority, times_sampled);
+    }
+
+    /// After the last [`Table::readmit`]: what was not taken up is vacant. `free` is the order in which vacant
+    /// slots are used, the last first, if it is known.
+    pub(crate) fn close_gaps(&mut self, free: Option<Vec<u32>>) -> bool {
+        let mut vacant = vec![true; self.fresh as usize];
+        self.by_age().collect::<Vec<_>>().into_iter().for_each(|slot| vacant[slot as usize] = false);
+        let mut listed: Vec<u32> = (0..self.fresh).rev().filter(|&slot| vacant[slot as usize]).collect();
+        let newest = self.next_number.saturating_sub(1);
+        for &slot in &listed {
+            let known = Some(self.slot(slot)).filter(Slot::is_sound).map_or(newest, |slot| slot.number);
+            self.write_slot(slot, Slot::vacant(known.min(newest)));
+        }
+        if let Some(free) = free {
+            let mut sorted = free.clone();
+            sorted.sort_unstable_by(|a, b| b.cmp(a));
+            if sorted != listed {
+                return false;
+            }
+            listed = free;
+        }
+        self.free = listed;
+        self.places.resize(self.fresh as usize, Place { chunk: 0, at: 0, older: NONE, newer: NONE });
+        self.rebuild();
+        true
+    }
+
+    /// The slots in use, as bytes, and the vacant ones among them.
+    pub(crate) fn saved(&self) -> (&[u8], &[u32]) {
+        (&self.slots[..self.fresh as usize * SLOT], &self.free)
+    }
+
+    /// Slots as they were saved, for [`Table::begin_recovery`] to find.
+    pub(crate) fn restore_slots(&mut self, at: usize, slots: &[u8]) -> bool {
+        let Some(place) = self.slots.get_mut(at..).and_then(|rest| rest.get_mut(..slots.len())) else {
+            return false;
+        };
+        place.copy_from_slice(slots);
+        true
+    }
+
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.slots
+    }
+
+    #[cfg(test)]
+    pub(crate) fn lowest_len(&self) -> usize {
+        self.lowest.as_ref().map_or(0, Lowest::len)
+    }
+}
+
+/// What became of an item, as far as its slot knows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fate {
+    Kept,
+    Gone,
+    /// The slot is damaged, or older than the ring.
+    Unknown,
+}
+
+/// Asks for memory and gives it back, so that a size out of reach is an error and not an abort.
+fn reserve(bytes: usize) -> Result<(), OptionsError> {
+    let mut trial = Vec::<u8>::new();
+    trial.try_reserve_exact(bytes).map_err(|_| OptionsError::Memory { bytes })?;
+    // Without this the optimiser may drop an allocation that nobody looks at.
+    std::hint::black_box(&mut trial);
+    Ok(())
+}

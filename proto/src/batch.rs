@@ -1,0 +1,327 @@
+//! Items that a shard has drawn, their frames still packed.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use replay::codec::{DecodeError, Decoder};
+use replay::{Draw, ItemKey, ItemView, KEY_DISTANCE_MAX, LaneKey, Taken};
+use value::priority::Priority;
+
+use crate::convert::{Invalid, priority, same, within};
+use crate::limits::{POINTS_MAX, SAMPLE_BYTES_MAX};
+use crate::{steps, v1};
+
+/// Bytes that one step or frame can take in a message beside its frame, and what its item adds for itself.
+const STEP_BYTES_MAX: usize = 32;
+const ITEM_BYTES_MAX: usize = 96;
+
+/// A batch in the making, at the shard.
+#[derive(Debug, Default)]
+pub struct BatchBuilder {
+    batch: v1::Batch,
+    steps: v1::Steps,
+    flags: BytesMut,
+    key_frames: BytesMut,
+    frames: BytesMut,
+}
+
+impl BatchBuilder {
+    /// Room for so many items.
+    pub fn new(items: usize) -> Self {
+        let mut builder = Self::default();
+        builder.batch.slots.reserve(items);
+        builder.batch.generations.reserve(items);
+        builder.batch.probabilities.reserve(items);
+        builder.batch.priorities.reserve(items);
+        builder.batch.first_steps.reserve(items);
+        builder.frames.reserve(items * 2048);
+        builder
+    }
+
+    /// Whether one more item may be too much for one message.
+    pub fn is_full(&self) -> bool {
+        let records = ITEM_BYTES_MAX * self.batch.slots.len()
+            + STEP_BYTES_MAX * (self.batch.frame_bytes.len() + self.flags.len());
+        self.frames.len() + records > SAMPLE_BYTES_MAX - (1 << 20)
+    }
+
+    /// Adds an item.
+    pub fn push(&mut self, draw: &Draw, item: &ItemView<'_>, frames: bool) {
+        let batch = &mut self.batch;
+        let lane = item.lane();
+        batch.shard_incarnation = draw.key.incarnation;
+        batch.slots.push(draw.key.slot);
+        batch.generations.push(draw.key.generation);
+        batch.probabilities.push(draw.probability);
+        batch.priorities.push(item.priority().get());
+        batch.times_sampled.push(draw.times_sampled);
+        batch.ages_inserts.push(draw.age_inserts);
+        batch.actors.push(lane.actor);
+        batch.actor_incarnations.push(lane.incarnation);
+        batch.lanes.push(lane.lane);
+        batch.first_steps.push(item.first_step());
+        batch.lengths.push(item.length() as u32);
+        for taken in item.steps() {
+            let flags = steps::push(&mut self.steps, Some(taken));
+            self.flags.put_u8(flags);
+        }
+        if !frames {
+            batch.frame_counts.push(0);
+            batch.leads.push(0);
+            return;
+        }
+        let before = batch.frame_bytes.len();
+        for (frame, key) in item.frames() {
+            batch.frame_bytes.push(frame.len() as u32);
+            self.key_frames.put_u8(key.into());
+        }
+        batch.frame_counts.push((batch.frame_bytes.len() - before) as u32);
+        batch.leads.push(item.lead() as u32);
+        item.frame_pieces().for_each(|piece| self.frames.put_slice(piece));
+    }
+
+    /// The message.
+    pub fn finish(self) -> v1::Batch {
+        let flags = self.flags.freeze();
+        v1::Batch {
+            steps: Some(v1::Steps { flags, ..self.steps }),
+            key_frames: self.key_frames.freeze(),
+            frames: self.frames.freeze(),
+            ..self.batch
+        }
+    }
+}
+
+/// A batch as it came, checked.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    columns: v1::Batch,
+    steps: v1::Steps,
+    actions: u16,
+    /// Where each item begins.
+    starts: Vec<Start>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Start {
+    step: usize,
+    frame: usize,
+    byte: usize,
+}
+
+/// One item of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchItem<'a> {
+    batch: &'a Batch,
+    index: usize,
+}
+
+impl Batch {
+    /// Checks that everything fits together: as many frames as `stack` and an item's steps can need, actions in range.
+    pub fn new(columns: v1::Batch, stack: usize, actions: u16) -> Result<Self, Invalid> {
+        let count = columns.slots.len();
+        within("items", count, 0, POINTS_MAX)?;
+        for (what, got) in [
+            ("generations", columns.generations.len()),
+            ("probabilities", columns.probabilities.len()),
+            ("priorities", columns.priorities.len()),
+            ("times_sampled", columns.times_sampled.len()),
+            ("ages_inserts", columns.ages_inserts.len()),
+            ("actors", columns.actors.len()),
+            ("actor_incarnations", columns.actor_incarnations.len()),
+            ("lanes", columns.lanes.len()),
+            ("first_steps", columns.first_steps.len()),
+            ("lengths", columns.lengths.len()),
+            ("frame_counts", columns.frame_counts.len()),
+            ("leads", columns.leads.len()),
+        ] {
+            same(what, got, count)?;
+        }
+        let mut columns = columns;
+        let steps = columns.steps.take().unwrap_or_default();
+        let mut batch = Self { columns, steps, actions, starts: Vec::with_capacity(count) };
+        let mut start = Start::default();
+        for index in 0..count {
+            batch.starts.push(start);
+            start = batch.check(index, start, stack)?;
+        }
+        steps::check(&batch.steps, start.step)?;
+        same("frame_bytes", batch.columns.frame_bytes.len(), start.frame)?;
+        same("key_frames", batch.columns.key_frames.len(), start.frame)?;
+        same("frames", batch.columns.frames.len(), start.byte)?;
+        for index in 0..start.step {
+            steps::taken(&batch.steps, index, actions)?.ok_or(Invalid::Missing("action"))?;
+        }
+        Ok(batch)
+    }
+
+    /// Checks one item and says where the next begins.
+    fn check(&self, index: usize, start: Start, stack: usize) -> Result<Start, Invalid> {
+        let columns = &self.columns;
+        let length = columns.lengths[index] as usize;
+        within("steps of an item", length, 1, usize::from(u8::MAX))?;
+        let probability = columns.probabilities[index];
+        if !(probability > 0.0 && probability <= 1.0 + 1e-9) {
+            return Err(Invalid::range("probability", probability, "above 0, up to 1"));
+        }
+        priority(columns.priorities[index])?;
+        let (frames, lead) = (columns.frame_counts[index] as usize, columns.leads[index] as usize);
+        if frames > 0 {
+            within("leads of an item", lead, 0, KEY_DISTANCE_MAX.into())?;
+            within("frames of an item", frames, lead + length + 1, lead + length + stack)?;
+        }
+        let sizes = columns.frame_bytes.get(start.frame..start.frame + frames);
+        let sizes = sizes.ok_or(Invalid::Missing("frame_bytes"))?;
+        let bytes: usize = sizes.iter().map(|&size| size as usize).sum();
+        Ok(Start { step: start.step + length, frame: start.frame + frames, byte: start.byte + bytes })
+    }
+
+    /// Items in it.
+    pub fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    /// The items, in the order of the points.
+    pub fn items(&self) -> impl ExactSizeIterator<Item = BatchItem<'_>> + Clone {
+        (0..self.len()).map(|index| BatchItem { batch: self, index })
+    }
+
+    /// All packed frames together.
+    pub fn frames(&self) -> &Bytes {
+        &self.columns.frames
+    }
+
+    /// The incarnation of the shard that gave it.
+    pub fn shard_incarnation(&self) -> u32 {
+        self.columns.shard_incarnation
+    }
+}
+
+impl<'a> BatchItem<'a> {
+    /// Its name.
+    pub fn key(&self) -> ItemKey {
+        let Batch { columns, .. } = self.batch;
+        ItemKey {
+            incarnation: columns.shard_incarnation,
+            slot: columns.slots[self.index],
+            generation: columns.generations[self.index],
+        }
+    }
+
+    /// The exact probability of one draw from its shard.
+    pub fn probability(&self) -> f64 {
+        self.batch.columns.probabilities[self.index]
+    }
+
+    /// As it was last given.
+    pub fn priority(&self) -> Priority {
+        Priority::try_new(self.batch.columns.priorities[self.index]).expect("checked with the batch")
+    }
+
+    /// How often it was drawn, this time included.
+    pub fn times_sampled(&self) -> u32 {
+        self.batch.columns.times_sampled[self.index]
+    }
+
+    /// Items inserted after it.
+    pub fn age_inserts(&self) -> u64 {
+        self.batch.columns.ages_inserts[self.index]
+    }
+
+    /// Where it came from.
+    pub fn lane(&self) -> LaneKey {
+        let Batch { columns, .. } = self.batch;
+        LaneKey {
+            actor: columns.actors[self.index],
+            incarnation: columns.actor_incarnations[self.index],
+            lane: columns.lanes[self.index],
+        }
+    }
+
+    /// Number in its lane of its first step.
+    pub fn first_step(&self) -> u64 {
+        self.batch.columns.first_steps[self.index]
+    }
+
+    /// Number of its steps.
+    pub fn length(&self) -> usize {
+        self.batch.columns.lengths[self.index] as usize
+    }
+
+    /// What was done.
+    pub fn steps(&self) -> impl ExactSizeIterator<Item = Taken> + Clone + use<'a> {
+        let (batch, start) = (self.batch, self.batch.starts[self.index].step);
+        (start..start + self.length()).map(move |index| {
+            let taken = steps::taken(&batch.steps, index, batch.actions);
+            taken.ok().flatten().expect("checked with the batch")
+        })
+    }
+
+    /// How many of its frames are only there to unpack the others.
+    pub fn lead(&self) -> usize {
+        self.batch.columns.leads[self.index] as usize
+    }
+
+    /// Its packed frames, oldest first, and whether each is a key frame.
+    pub fn frames(&self) -> impl ExactSizeIterator<Item = (&'a [u8], bool)> + Clone + use<'a> {
+        let (columns, start) = (&self.batch.columns, self.batch.starts[self.index]);
+        let numbers = start.frame..start.frame + columns.frame_counts[self.index] as usize;
+        Frames { columns, numbers, byte: start.byte }
+    }
+}
+
+impl BatchItem<'_> {
+    /// Unpacks its frames into `out`, as many as fit there: the `stack` frames of the state, then the frame after each
+    /// step. Before the start of an episode its first frame repeats; behind the last frame that one does.
+    pub fn unpack(
+        &self,
+        decoder: &mut Decoder,
+        stack: usize,
+        frame_bytes: usize,
+        out: &mut [u8],
+    ) -> Result<(), DecodeError> {
+        let (frames, lead) = (self.frames(), self.lead());
+        let count = frames.len().saturating_sub(lead);
+        let missing = (stack + self.length()).saturating_sub(count) * frame_bytes;
+        let end = missing + count * frame_bytes;
+        if count == 0 || end > out.len() {
+            return Err(DecodeError::Damaged);
+        }
+        decoder.decode_window(frames, lead, frame_bytes, &mut out[missing..end])?;
+        for at in (0..missing).step_by(frame_bytes) {
+            out.copy_within(missing..missing + frame_bytes, at);
+        }
+        for at in (end..out.len()).step_by(frame_bytes) {
+            out.copy_within(end - frame_bytes..end, at);
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone)]
+struct Frames<'a> {
+    columns: &'a v1::Batch,
+    numbers: std::ops::Range<usize>,
+    byte: usize,
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = (&'a [u8], bool);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let number = self.numbers.next()?;
+        let end = self.byte + self.columns.frame_bytes[number] as usize;
+        let frame = &self.columns.frames[self.byte..end];
+        self.byte = end;
+        Some((frame, self.columns.key_frames[number] != 0))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.numbers.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Frames<'_> {}

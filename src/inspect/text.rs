@@ -1,0 +1,246 @@
+//! What was seen, for people.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use proto::{BatchItem, v1};
+use serde_json::{Value, json};
+
+use super::client::Seen;
+
+/// Widest bar of a histogram.
+const BAR: usize = 30;
+
+/// A shard on a page.
+pub fn page(before: &Seen, now: &Seen) -> String {
+    let mut page = String::new();
+    // Writing to a string does not fail.
+    let _ = write_page(&mut page, before, now);
+    page
+}
+
+fn write_page(page: &mut String, before: &Seen, now: &Seen) -> std::fmt::Result {
+    let (shard, counts) = (now.standing(), now.counts());
+    let kept = if now.info.durable { "on disk" } else { "in memory" };
+    let up = now.info.uptime_seconds;
+    writeln!(page, "shard {} at {}, {kept}, up {}", shard.id, now.address, duration(up))?;
+    let Some(store) = &now.info.store else {
+        return writeln!(page, "  no learner has said yet what it holds");
+    };
+    let totals = shard.counters.unwrap_or_default();
+    writeln!(page, "  run        {}", now.info.run)?;
+    let table = store.tables.get(now.table).cloned().unwrap_or_default();
+    let names: Vec<&str> = store.tables.iter().map(|table| table.name.as_str()).collect();
+    writeln!(
+        page,
+        "  table      {} of {} ({}, {} leaves first, exponent {})",
+        table.name,
+        names.join(", "),
+        table.sampler,
+        table.remover,
+        table.priority_exponent
+    )?;
+    let full = 100.0 * counts.items as f64 / table.capacity.max(1) as f64;
+    writeln!(page, "  items      {} of {} ({full:.1}%)", number(counts.items), number(table.capacity))?;
+    let each = shard.bytes_used as f64 / counts.items.max(1) as f64;
+    let part = 100.0 * shard.bytes_used as f64 / store.bytes_max.max(1) as f64;
+    writeln!(
+        page,
+        "  ring       {:.1} MB ({part:.1}%), {each:.0} bytes an item",
+        shard.bytes_used as f64 / 1e6
+    )?;
+    let (inserts, samples) = now.rates(before);
+    let ratio = counts.samples as f64 / counts.inserts.max(1) as f64;
+    writeln!(
+        page,
+        "  inserts    {} ({inserts:.0}/s), {} more allowed",
+        number(counts.inserts),
+        number(shard.inserts_allowed.saturating_sub(totals.inserts))
+    )?;
+    writeln!(page, "  samples    {} ({samples:.0}/s), {ratio:.2} for each insert", number(counts.samples))?;
+    writeln!(
+        page,
+        "  gone       {} for capacity, {} for bytes, {} used up, {} removed",
+        number(counts.evicted),
+        number(counts.reclaimed_items),
+        number(counts.used_up),
+        number(counts.removed_items)
+    )?;
+    writeln!(
+        page,
+        "  updates    {}, {} more for items gone",
+        number(counts.updates),
+        number(counts.stale_updates)
+    )?;
+    writeln!(page, "  priorities mass {:.4}, largest {:.4}", counts.mass, counts.largest_priority)?;
+    let recovered = now.info.recovered.unwrap_or_default();
+    let damaged = [
+        recovered.damaged_chunks,
+        recovered.damaged_priorities,
+        recovered.damaged_lanes,
+        recovered.lost_items,
+        recovered.damaged_state.into(),
+    ];
+    if damaged.iter().sum::<u64>() > 0 {
+        writeln!(
+            page,
+            "  damage     {} chunks, {} priorities and {} lanes were damaged when it started; {} items were lost",
+            recovered.damaged_chunks,
+            recovered.damaged_priorities,
+            recovered.damaged_lanes,
+            recovered.lost_items
+        )?;
+    }
+    match now.info.waiters.as_slice() {
+        [] => writeln!(page, "  waiting    nobody")?,
+        waiters => {
+            for waiter in waiters.iter().take(8) {
+                writeln!(page, "  waiting    {} {:.1} s: {}", waiter.who, waiter.seconds, waiter.what)?;
+            }
+            if waiters.len() > 8 {
+                writeln!(page, "  waiting    and {} more", waiters.len() - 8)?;
+            }
+        }
+    }
+    let look = now.look.clone().unwrap_or_default();
+    histogram(page, "priority", look.priorities.as_ref())?;
+    histogram(page, "age in inserts", look.ages_inserts.as_ref())?;
+    histogram(page, "times sampled", look.times_sampled.as_ref())?;
+    let top = now.top();
+    if !top.is_empty() {
+        writeln!(page, "  top        {:<28} {:>12} {:>8} {:>10}", "key", "priority", "sampled", "age")?;
+        for item in top.items() {
+            let (priority, times, age) = (item.priority().get(), item.times_sampled(), item.age_inserts());
+            writeln!(page, "             {:<28} {priority:>12.5} {times:>8} {age:>10}", key(&item))?;
+        }
+    }
+    Ok(())
+}
+
+fn histogram(page: &mut String, what: &str, histogram: Option<&v1::Histogram>) -> std::fmt::Result {
+    let Some(v1::Histogram { bounds, counts }) = histogram else { return Ok(()) };
+    let most = counts.iter().copied().max().unwrap_or(0);
+    if most == 0 {
+        return Ok(());
+    }
+    writeln!(page, "  {what}")?;
+    let first = counts.iter().position(|&count| count > 0).unwrap_or(0);
+    let last = counts.iter().rposition(|&count| count > 0).unwrap_or(0);
+    for (bound, count) in bounds.iter().zip(counts).take(last + 1).skip(first) {
+        let bar = "#".repeat((*count as f64 / most as f64 * BAR as f64).ceil() as usize);
+        let label = match *bound {
+            0.0 => "0".to_owned(),
+            1.0.. => format!("< {}", number(*bound as u64)),
+            small => format!("< 1/{}", number((1.0 / small).round() as u64)),
+        };
+        writeln!(page, "  {label:>16} {bar:<BAR$} {}", number(*count))?;
+    }
+    Ok(())
+}
+
+/// A key as `--item` takes it.
+pub fn key(item: &BatchItem<'_>) -> String {
+    let key = item.key();
+    format!("{}:{}:{}", key.incarnation, key.slot, key.generation)
+}
+
+/// One item in a few words.
+pub fn item(item: &BatchItem<'_>) -> String {
+    let lane = item.lane();
+    let steps: Vec<String> = item
+        .steps()
+        .map(|step| {
+            let end = match (step.terminated, step.truncated, step.life_lost) {
+                (true, ..) => ", the game ended",
+                (_, true, _) => ", the game was cut short",
+                (.., true) => ", a life was lost",
+                _ => "",
+            };
+            format!("action {} reward {}{end}", step.action, step.reward)
+        })
+        .collect();
+    format!(
+        "item {}: priority {:.5}, sampled {} times, {} inserts old; actor {} lane {} step {}: {}",
+        key(item),
+        item.priority().get(),
+        item.times_sampled(),
+        item.age_inserts(),
+        lane.actor,
+        lane.lane,
+        item.first_step(),
+        steps.join("; ")
+    )
+}
+
+pub fn key_json(item: &BatchItem<'_>) -> Value {
+    json!({
+        "key": key(item),
+        "priority": item.priority().get(),
+        "times_sampled": item.times_sampled(),
+        "age_inserts": item.age_inserts(),
+    })
+}
+
+pub fn item_json(item: &BatchItem<'_>, picture: &Path) -> Value {
+    let lane = item.lane();
+    let steps = item.steps().map(|step| {
+        json!({
+            "action": step.action,
+            "reward": step.reward,
+            "terminated": step.terminated,
+            "truncated": step.truncated,
+            "life_lost": step.life_lost,
+            "log_probability": step.log_probability,
+            "weights": [u64::from(step.weights.incarnation), step.weights.number],
+        })
+    });
+    let mut value = key_json(item);
+    value["actor"] = lane.actor.into();
+    value["lane"] = lane.lane.into();
+    value["first_step"] = item.first_step().into();
+    value["steps"] = steps.collect::<Vec<_>>().into();
+    value["picture"] = picture.display().to_string().into();
+    value
+}
+
+/// With commas, as people read it.
+fn number(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn duration(seconds: f64) -> String {
+    let whole = seconds as u64;
+    match whole {
+        0..120 => format!("{whole} s"),
+        120..7200 => format!("{} min", whole / 60),
+        _ => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_commas_and_times_a_unit() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(number), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([1.5, 200.0, 9000.0].map(duration), ["1 s", "3 min", "2.5 h"]);
+    }
+
+    #[test]
+    fn a_histogram_shows_what_there_is() {
+        let mut page = String::new();
+        let counts = v1::Histogram { bounds: vec![0.0, 0.5, 1.0, 2.0, 4.0], counts: vec![0, 5, 10, 0, 0] };
+        histogram(&mut page, "priority", Some(&counts)).unwrap();
+        assert!(page.contains("< 1/2 ###############  "), "{page}");
+        assert!(page.contains(&"#".repeat(30)) && page.lines().count() == 3, "{page}");
+    }
+}
