@@ -1,8 +1,8 @@
 //! The store: chunks in, draws out, priorities back.
 //!
-//! **Where things are.** A chunk lies in the ring as it came, steps and packed frames together ([`record`]).
+//! **Where things are.** A chunk lies in the ring as it came, steps and packed frames together (`record`).
 //! An item is a line in the record of the chunk that completed it, and a slot in its [`Table`]. All of it
-//! is in [`memory`], which may be a file: then a process that dies leaves everything it had acknowledged.
+//! is in `memory`, which may be a file: then a process that dies leaves everything it had acknowledged.
 //!
 //! **What leaves, and when.** A full table's remover names the item that makes room. When the ring is full
 //! the oldest chunk goes and takes along the items that need a step of it. After each chunk the oldest ones

@@ -86,7 +86,7 @@ impl LaneWriter {
         // Random lengths, so that the ring is not regular; the lane shows in the bytes.
         made.frame_bytes = rng.random_range(1..=8);
         let LaneKey { actor, incarnation, lane } = self.lane;
-        let salt = u64::from(lane) * 7 + u64::from(actor) * 61 + incarnation * 101;
+        let salt = u64::from(lane) * 7 + u64::from(actor) * 61 + incarnation.wrapping_mul(101) % 1000;
         let frame = (0..made.frame_bytes).map(|i| (number * 31 + u64::from(i) + salt) as u8).collect();
         self.played.push(Played { step: made, frame });
     }
