@@ -134,8 +134,8 @@ fn children_end_with_a_launcher_that_was_killed_and_the_run_goes_on_at_once() {
     launched.signal("KILL");
     assert_eq!(launched.ended().code, None);
     // No pause: whoever of the former cluster is not gone yet is waited for.
-    let learner = format!("[ $life = 1 ] || {{ ready 700; {}; }}", finished());
-    install(&place, &learner, "idle", "idle");
+    let learner = format!("[ $life = 1 ] || {{ ready 700; await \"$SEEN/shard\"; {}; }}", finished());
+    install(&place, &learner, "idle", "touch \"$SEEN/shard\"; idle");
     let ran = start(&place, &["train", "--resume", "mine"]).ended();
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     wait_until_gone(&place);
