@@ -71,7 +71,7 @@ async fn send(shards: Vec<Updater>, metrics: Arc<Metrics>, mut work: mpsc::Recei
                     .map(|&(_, key, p)| (key, p))
                     .collect(),
                 removed: remove.iter().filter(|(at, _)| *at == shard).map(|(_, key)| *key).collect(),
-                largest,
+                largest: Priority::try_new(largest).ok(),
             };
             let news = largest > largest_told[shard];
             let any = news || !updates.priorities.is_empty() || !updates.removed.is_empty();

@@ -14,7 +14,7 @@ const STEP_BYTES_MAX: usize = 32;
 const ITEM_BYTES_MAX: usize = 96;
 
 /// A batch in the making, at the shard.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub struct BatchBuilder {
     batch: v1::Batch,
     steps: v1::Steps,

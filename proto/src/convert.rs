@@ -256,8 +256,8 @@ pub struct Updates {
     pub priorities: Vec<(ItemKey, Priority)>,
     /// Items that nobody can decode.
     pub removed: Vec<ItemKey>,
-    /// The largest priority of all shards; 0 if it is not known.
-    pub largest: f64,
+    /// The largest priority of all shards, if it is known.
+    pub largest: Option<Priority>,
 }
 
 /// All of the updates, or the first thing wrong.
@@ -278,7 +278,7 @@ pub fn updates(updates: &v1::Updates) -> Result<Updates, Invalid> {
         table: updates.table as usize,
         priorities: priorities.collect::<Result<_, Invalid>>()?,
         removed: keys(&updates.removed_slots, &updates.removed_generations)?,
-        largest: priority(updates.largest_priority)?.get(),
+        largest: Some(priority(updates.largest_priority)?).filter(|largest| largest.get() > 0.0),
     })
 }
 
@@ -292,7 +292,7 @@ pub fn updates_message(updates: &Updates, shard_incarnation: u32) -> v1::Updates
         slots: changed().map(|(key, _)| key.slot).collect(),
         generations: changed().map(|(key, _)| key.generation).collect(),
         priorities: changed().map(|(_, priority)| priority.get()).collect(),
-        largest_priority: updates.largest,
+        largest_priority: updates.largest.map_or(0.0, Priority::get),
         removed_slots: updates.removed.iter().filter(own).map(|key| key.slot).collect(),
         removed_generations: updates.removed.iter().filter(own).map(|key| key.generation).collect(),
     }
@@ -409,11 +409,11 @@ mod tests {
             table: 1,
             priorities: vec![(key(3, 0), given(0.5)), (key(2, 1), given(1.5)), (key(3, 2), given(2.5))],
             removed: vec![key(2, 4), key(3, 5)],
-            largest: 9.0,
+            largest: Some(given(9.0)),
         };
         let got = updates(&updates_message(&sent, 3)).unwrap();
         assert_eq!(got.priorities, [(key(3, 0), given(0.5)), (key(3, 2), given(2.5))]);
-        assert_eq!((got.table, got.removed, got.largest), (1, vec![key(3, 5)], 9.0));
+        assert_eq!((got.table, got.removed, got.largest), (1, vec![key(3, 5)], Some(given(9.0))));
         let mut bad = updates_message(&sent, 3);
         bad.priorities[1] = f64::INFINITY;
         assert!(updates(&bad).is_err());

@@ -19,7 +19,10 @@ use crate::refusal::Refusal;
 /// A request whose lists are counted first.
 pub(crate) trait Counted {
     /// Whether the message has lists of allowed lengths. What else may be wrong with it is found when it is decoded.
-    fn count(message: &[u8]) -> Result<(), Refusal>;
+    /// Most have no lists, or few bytes for them.
+    fn count(_message: &[u8]) -> Result<(), Refusal> {
+        Ok(())
+    }
 }
 
 /// The columns of a chunk together: a step takes 29 bytes at most in them, an item 20.
@@ -45,61 +48,18 @@ impl Counted for v1::InsertRequest {
 }
 
 /// A number takes a byte on the wire and eight in memory at worst, which the size of the message bounds well enough.
-impl Counted for v1::UpdatePrioritiesRequest {
-    fn count(_: &[u8]) -> Result<(), Refusal> {
-        Ok(())
-    }
-}
+impl Counted for v1::UpdatePrioritiesRequest {}
 
-/// No lists.
-impl Counted for v1::ConfigureRequest {
-    fn count(_: &[u8]) -> Result<(), Refusal> {
-        Ok(())
-    }
-}
-
-/// No lists.
-impl Counted for v1::InspectRequest {
-    fn count(_: &[u8]) -> Result<(), Refusal> {
-        Ok(())
-    }
-}
-
-/// No lists.
-impl Counted for v1::LookRequest {
-    fn count(_: &[u8]) -> Result<(), Refusal> {
-        Ok(())
-    }
-}
-
-/// No lists.
-impl Counted for v1::SnapshotRequest {
-    fn count(_: &[u8]) -> Result<(), Refusal> {
-        Ok(())
-    }
-}
+impl Counted for v1::ConfigureRequest {}
+impl Counted for v1::InspectRequest {}
+impl Counted for v1::LookRequest {}
+impl Counted for v1::SnapshotRequest {}
 
 /// Points are as large in memory as on the wire, and updates are few bytes.
-impl Counted for v1::SampleRequest {
-    fn count(_: &[u8]) -> Result<(), Refusal> {
-        Ok(())
-    }
-}
+impl Counted for v1::SampleRequest {}
 
-/// No lists.
-impl Counted for v1::GrantRequest {
-    fn count(_: &[u8]) -> Result<(), Refusal> {
-        Ok(())
-    }
-}
-
-/// No lists.
-impl Counted for v1::InfoRequest {
-    fn count(_: &[u8]) -> Result<(), Refusal> {
-        Ok(())
-    }
-}
-
+impl Counted for v1::GrantRequest {}
+impl Counted for v1::InfoRequest {}
 fn at_most(what: &'static str, count: usize, most: usize) -> Result<(), Refusal> {
     if count > most {
         return Err(Invalid::range(what, count, format!("at most {most}")).into());

@@ -4,7 +4,7 @@ use proto::limits::{POINTS_MAX, WAIT_MILLISECONDS_MAX};
 use proto::{Invalid, PROTOCOL, v1};
 use replay::codec::UnknownCodec;
 use replay::store::Recovered;
-use replay::store::look::Histogram;
+use replay::store::look::{Histogram, Look};
 
 use crate::refusal::Refusal;
 use crate::shard::{Allowance, Change, Learner, Standing, TableStanding, Writer};
@@ -105,8 +105,14 @@ pub(crate) fn shard_message(id: &str, standing: &Standing, writers_waiting: u32)
     }
 }
 
-pub(crate) fn histogram_message(histogram: Histogram) -> v1::Histogram {
-    v1::Histogram { bounds: histogram.bounds, counts: histogram.counts }
+pub(crate) fn look_message(look: Look, top: v1::Batch) -> v1::InspectReply {
+    let message = |histogram: Histogram| v1::Histogram { bounds: histogram.bounds, counts: histogram.counts };
+    v1::InspectReply {
+        priorities: Some(message(look.priorities)),
+        ages_inserts: Some(message(look.ages)),
+        times_sampled: Some(message(look.times_sampled)),
+        top: Some(top),
+    }
 }
 
 pub(crate) fn recovered_message(recovered: Recovered) -> v1::Recovered {

@@ -39,7 +39,7 @@ pub(crate) async fn serve(
         context.metrics.sample_seconds.observe(time.as_secs_f64());
         let shard = Some(context.shard_message(&standing));
         let (applied, stale) = (updated.applied, updated.stale);
-        let reply = v1::SampleReply { batch: Some(batch), shard, applied, stale };
+        let reply = v1::SampleReply { batch: Some(batch.finish()), shard, applied, stale };
         replies.send(Ok(reply)).await.map_err(|_| End::Gone)?;
         request = next(context, &mut requests).await?;
     }

@@ -29,7 +29,7 @@ const END_PATIENCE: Duration = Duration::from_secs(3);
 pub struct Server {
     listener: Listener,
     service: ReplayService,
-    shard: Option<Handle>,
+    shard: Handle,
     ended: Ended,
     stop: watch::Sender<bool>,
 }
@@ -55,7 +55,7 @@ impl Server {
         let waiters = Waiters::default();
         let context =
             Context { id, durable, started, waiters, shard: shard.clone(), metrics, edge, stopping };
-        Ok(Self { listener, service: ReplayService::new(context), shard: Some(shard), ended, stop })
+        Ok(Self { listener, service: ReplayService::new(context), shard, ended, stop })
     }
 
     /// The shard's name for ever.
@@ -70,8 +70,7 @@ impl Server {
 
     /// Serves until `shutdown` resolves, then ends every stream and stops.
     pub async fn run(self, health: &Health, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
-        let Self { listener, service, mut shard, mut ended, stop } = self;
-        let shard = shard.take().context("a server runs once")?;
+        let Self { listener, service, shard, mut ended, stop } = self;
         let mut failed = false;
         let stopping = async {
             tokio::select! {

@@ -33,6 +33,8 @@ const ACKNOWLEDGEMENTS_MAX: usize = 16;
 const TOP_MAX: u32 = 1000;
 /// Bytes of a snapshot that are copied in one job: a fraction of a millisecond.
 const SNAPSHOT_PIECE_BYTES: usize = 1 << 20;
+/// How long a reader may take for a piece.
+const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What every call needs. Clones share it all.
 #[derive(Clone)]
@@ -203,13 +205,15 @@ impl ReplayService {
         if top > TOP_MAX {
             return Err(proto::Invalid::range("top", top, format!("at most {TOP_MAX}")).into());
         }
-        self.context.shard.call(move |shard| shard.inspect(&table, top as usize)).await?
+        let inspect = move |shard: &mut Shard| shard.inspect(&table, top as usize);
+        let (look, top) = self.context.shard.call(inspect).await??;
+        Ok(convert::look_message(look, top.finish()))
     }
 
     async fn shown(&self, request: v1::LookRequest) -> Result<v1::LookReply, Refusal> {
         let key = proto::convert::key(request.key.ok_or(proto::Invalid::Missing("key"))?);
         let (batch, spec) = self.context.shard.call(move |shard| shard.look(&request.table, key)).await??;
-        Ok(v1::LookReply { batch: Some(batch), store: Some(proto::convert::store_message(&spec)) })
+        Ok(v1::LookReply { batch: Some(batch.finish()), store: Some(proto::convert::store_message(&spec)) })
     }
 }
 
@@ -230,7 +234,9 @@ async fn save(
             })
             .await??;
         let reply = v1::SnapshotReply { piece: piece.into() };
-        replies.send(Ok(reply)).await.map_err(|_| End::Gone)?;
+        // The one place for snapshots is not kept by someone who takes none of it.
+        let sent = timeout(SNAPSHOT_PATIENCE, replies.send(Ok(reply))).await;
+        sent.map_err(|_| Refusal::Silent(SNAPSHOT_PATIENCE))?.map_err(|_| End::Gone)?;
     }
     Ok(())
 }

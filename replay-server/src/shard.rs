@@ -3,22 +3,22 @@
 //! Everything is decided here and nothing waits: a chunk for which there is no allowance is handed back. No gRPC, no
 //! clock, no threads.
 
+mod standing;
+
 use std::sync::Arc;
 
 use proto::convert::StoreSpec;
 use proto::limits::SAMPLE_BYTES_MAX;
-use proto::{BatchBuilder, Updates, v1};
+use proto::{BatchBuilder, Updates};
 use replay::codec::Codec;
 use replay::store::directory::{Holds, random_incarnation};
+use replay::store::look::Look;
 use replay::store::{Home, Recovered};
-use replay::{
-    Chunk, Counters, Draw, Inserted, ItemKey, SampleError, Saving, Store, StoreOptions, TableCounters,
-    Updated,
-};
-use value::priority::Priority;
+use replay::{Chunk, Draw, Inserted, ItemKey, SampleError, Saving, Store, StoreOptions, Updated};
 
 use crate::home::Place;
 use crate::refusal::Refusal;
+pub use standing::{Standing, TableStanding};
 
 /// Bytes of memory that an item can take beside the ring: its slot, its place, its weight.
 const ITEM_BYTES_MAX: u64 = 64;
@@ -82,54 +82,6 @@ pub struct Change {
     pub capacity: Option<usize>,
     /// The exponent α.
     pub priority_exponent: Option<f64>,
-}
-
-/// Where a table stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct TableStanding {
-    /// Items that can be drawn.
-    pub items: u64,
-    /// How many there can be.
-    pub capacity: u64,
-    /// What it weighs beside other shards.
-    pub mass: f64,
-    /// What a new item gets that asks for the largest.
-    pub largest_priority: f64,
-    /// Totals.
-    pub counters: TableCounters,
-}
-
-/// Where a shard stands.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Standing {
-    /// In all keys.
-    pub incarnation: u32,
-    /// The learner has said what it holds.
-    pub configured: bool,
-    /// The run has ended.
-    pub finished: bool,
-    /// Bytes of all chunks.
-    pub bytes_used: u64,
-    /// Bytes that there can be.
-    pub bytes_max: u64,
-    /// How many inserts it may have taken in.
-    pub inserts_allowed: u64,
-    /// Totals.
-    pub counters: Counters,
-    /// Each table.
-    pub tables: Vec<TableStanding>,
-}
-
-impl Standing {
-    /// Items stored, in all tables.
-    pub fn inserts(&self) -> u64 {
-        self.tables.iter().map(|table| table.counters.inserts).sum()
-    }
-
-    /// Whether a chunk would be taken now.
-    pub fn has_room(&self) -> bool {
-        self.configured && !self.finished && self.inserts() < self.inserts_allowed
-    }
 }
 
 /// One shard.
@@ -211,8 +163,8 @@ impl Shard {
         points: &[f64],
         allowance: Option<Allowance>,
         updates: Option<&Updates>,
-    ) -> Result<(v1::Batch, Updated), Refusal> {
-        let Some(told) = self.obey(learner)? else { return Ok((v1::Batch::default(), Updated::default())) };
+    ) -> Result<(BatchBuilder, Updated), Refusal> {
+        let Some(told) = self.obey(learner)? else { return Ok(Default::default()) };
         told.check_table(table)?;
         updates.map_or(Ok(()), |updates| told.check_table(updates.table))?;
         told.allow(allowance);
@@ -227,7 +179,7 @@ impl Shard {
         });
         match drawn {
             Ok(()) if large => Err(Refusal::LargeReply { most: SAMPLE_BYTES_MAX }),
-            Ok(()) | Err(SampleError::Empty | SampleError::NoMass) => Ok((batch.finish(), updated)),
+            Ok(()) | Err(SampleError::Empty | SampleError::NoMass) => Ok((batch, updated)),
         }
     }
 
@@ -298,22 +250,17 @@ impl Shard {
     }
 
     /// How a table's items are spread, and the ones on top.
-    pub fn inspect(&self, table: &str, top: usize) -> Result<v1::InspectReply, Refusal> {
+    pub fn inspect(&self, table: &str, top: usize) -> Result<(Look, BatchBuilder), Refusal> {
         let told = self.told.as_ref().ok_or(Refusal::Untold)?;
         let table = told.table_of(table)?;
         let look = told.store.look(table, top);
         let mut batch = BatchBuilder::new(look.top.len());
         look.top.iter().for_each(|&key| told.show(&mut batch, table, key, false));
-        Ok(v1::InspectReply {
-            priorities: Some(crate::convert::histogram_message(look.priorities)),
-            ages_inserts: Some(crate::convert::histogram_message(look.ages)),
-            times_sampled: Some(crate::convert::histogram_message(look.times_sampled)),
-            top: Some(batch.finish()),
-        })
+        Ok((look, batch))
     }
 
     /// One item with its frames.
-    pub fn look(&self, table: &str, key: ItemKey) -> Result<(v1::Batch, Arc<StoreSpec>), Refusal> {
+    pub fn look(&self, table: &str, key: ItemKey) -> Result<(BatchBuilder, Arc<StoreSpec>), Refusal> {
         let told = self.told.as_ref().ok_or(Refusal::Untold)?;
         let table = told.table_of(table)?;
         if told.store.item(table, key).is_none() {
@@ -321,7 +268,7 @@ impl Shard {
         }
         let mut batch = BatchBuilder::new(1);
         told.show(&mut batch, table, key, true);
-        Ok((batch.finish(), told.spec.clone()))
+        Ok((batch, told.spec.clone()))
     }
 
     /// Begins a snapshot.
@@ -460,8 +407,9 @@ impl Told {
         let updated = self.store.update_priorities(updates.table, &updates.priorities);
         let removed =
             if updates.removed.is_empty() { 0 } else { self.store.remove(updates.table, &updates.removed) };
-        let largest = Priority::try_new(updates.largest).map_err(|_| Refusal::Malformed)?;
-        self.store.raise_largest_priority(updates.table, largest);
+        if let Some(largest) = updates.largest {
+            self.store.raise_largest_priority(updates.table, largest);
+        }
         Ok((updated, removed))
     }
 

@@ -25,10 +25,12 @@ pub(crate) mod lowest;
 pub(crate) mod memory;
 pub(crate) mod phase;
 pub(crate) mod record;
+pub(crate) mod slot;
 pub(crate) mod state;
 pub(crate) mod table;
 
 mod home;
+mod reclaim;
 mod recover;
 mod save;
 
@@ -52,8 +54,9 @@ use item::ItemView;
 use lanes::Lanes;
 use log::Log;
 use record::{Header, ItemRecord, NO_KEY, StepRecord};
+use slot::SLOT;
 use state::{State, StatePage, TableState};
-use table::{Origin, SLOT, Table};
+use table::{Origin, Table};
 
 /// One replay shard's contents.
 pub struct Store {
@@ -373,21 +376,6 @@ impl Store {
         }
     }
 
-    /// Lets the oldest chunks go until so many bytes fit, and says where.
-    fn make_room(&mut self, bytes: usize) -> usize {
-        let mut reclaimed = false;
-        loop {
-            if let Some(place) = self.log.place(bytes) {
-                if reclaimed {
-                    self.write_state();
-                }
-                return place;
-            }
-            self.reclaim_oldest();
-            reclaimed = true;
-        }
-    }
-
     /// Puts the chunk's items into their tables, and what the ring is to know of them into `items`. Says the lane's
     /// newest item and the first step that one to come may need.
     fn settle_items(&mut self, chunk: &Chunk, accepted: &Accepted, previous: u64) -> (u64, u64) {
@@ -441,88 +429,6 @@ impl Store {
         Some((first - from) as u16)
     }
 
-    /// The items just stored need their chunks.
-    fn count_needed(&mut self) {
-        let number = self.log.next_number() - 1;
-        let items = std::mem::take(&mut self.items);
-        for item in
-            items.iter().filter(|item| self.tables[usize::from(item.table)].holds(item.slot, item.number))
-        {
-            for_needed(&mut self.log, number, item, |needed| *needed += 1);
-        }
-        self.items = items;
-    }
-
-    /// Lets the remover take what is too much.
-    fn shrink_to_capacity(&mut self, table: usize) {
-        while self.tables[table].len() > self.tables[table].options().capacity {
-            let Some(slot) = self.tables[table].least() else { break };
-            self.vacate(table, slot);
-            self.tables[table].counters.evicted += 1;
-        }
-    }
-
-    fn vacate(&mut self, table: usize, slot: u32) {
-        let Origin { chunk, at } = self.tables[table].origin(slot);
-        let item = self.log.record(chunk).expect("an item does not outlive its chunks").items()[at as usize];
-        for_needed(&mut self.log, chunk, &item, |needed| *needed -= 1);
-        self.tables[table].vacate(slot);
-    }
-
-    /// Forgets the oldest chunk and the items that need it.
-    fn reclaim_oldest(&mut self) {
-        let Some(oldest) = self.log.oldest() else { return };
-        let entry = *self.log.entry(oldest).expect("it is the oldest");
-        if entry.needed > 0 {
-            self.reclaim_items(oldest, entry.end());
-        }
-        if let Some(record) = self.log.record(oldest) {
-            self.lanes.forget_chunk(record.lane(), oldest);
-        }
-        self.log.drop_oldest();
-    }
-
-    /// Forgets the items that need a chunk: its own, and some of those that follow on it.
-    fn reclaim_items(&mut self, oldest: u64, end: u64) {
-        let mut chunk = oldest;
-        while let Some(record) = self.log.record(chunk) {
-            for at in 0..record.items().len() {
-                if self.log.entry(oldest).is_none_or(|entry| entry.needed == 0) {
-                    return;
-                }
-                let item = self.log.record(chunk).expect("nothing has gone").items()[at];
-                let table = usize::from(item.table);
-                let held = |table: &Table| table.holds(item.slot, item.number);
-                if item.from() < end && self.tables.get(table).is_some_and(held) {
-                    self.vacate(table, item.slot);
-                    self.tables[table].counters.reclaimed_items += 1;
-                }
-            }
-            chunk = self.log.entry(chunk).map_or(0, |entry| entry.next);
-        }
-    }
-
-    /// Forgets the oldest chunks as long as no item needs them or may come to.
-    fn reclaim_unneeded(&mut self) {
-        while let Some(oldest) = self.log.oldest() {
-            let entry = self.log.entry(oldest).expect("it is the oldest");
-            if entry.needed > 0 || self.is_awaited(oldest) {
-                break;
-            }
-            self.reclaim_oldest();
-        }
-    }
-
-    /// Whether an item to come may need a step of this chunk.
-    fn is_awaited(&self, number: u64) -> bool {
-        let Some(record) = self.log.record(number) else { return false };
-        let Some(cursor) = self.lanes.cursor(record.lane()) else { return false };
-        let header = record.header();
-        let end = header.first_step + u64::from(header.steps);
-        // A chunk of an older chain ends before the first step of the newest one, which the floor is not below.
-        cursor.chunk != 0 && (cursor.chunk == number || end > cursor.floor)
-    }
-
     /// After a change: nothing is kept that nobody needs, samplers know, and a crash would find it.
     fn settle(&mut self) {
         self.reclaim_unneeded();
@@ -544,21 +450,5 @@ impl Store {
             (numbers.start, numbers.end - 1, self.log.lost(), self.counters);
         let incarnation = self.incarnation.into();
         self.state.write(State { incarnation, oldest, newest, lost, counters, tables, ..State::default() });
-    }
-}
-
-/// Changes, for each chunk that an item needs, how many items need it.
-fn for_needed(log: &mut Log, chunk: u64, item: &ItemRecord, change: impl Fn(&mut u32)) {
-    let mut chunk = chunk;
-    let origin = chunk;
-    while let Some(entry) = log.entry_mut(chunk) {
-        // The first one has the item's own record.
-        if chunk == origin || entry.first_step <= item.last() {
-            change(&mut entry.needed);
-        }
-        if entry.first_step <= item.from() {
-            break;
-        }
-        chunk = entry.previous;
     }
 }

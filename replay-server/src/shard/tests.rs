@@ -2,6 +2,8 @@ use replay::{
     InitialPriority, LaneKey, NewItem, Remover, Sampler, Step, TableOptions, Taken, WeightsVersion,
 };
 
+use value::priority::Priority;
+
 use super::*;
 
 fn table(name: &str) -> TableOptions {
@@ -82,8 +84,8 @@ fn stored(fate: Result<Fate, Refusal>) -> bool {
 }
 
 /// The batch alone.
-fn draw(shard: &mut Shard, points: &[f64]) -> Result<v1::Batch, Refusal> {
-    shard.sample(&learner(1), 0, points, None, None).map(|(batch, _)| batch)
+fn draw(shard: &mut Shard, points: &[f64]) -> Result<proto::v1::Batch, Refusal> {
+    shard.sample(&learner(1), 0, points, None, None).map(|(batch, _)| batch.finish())
 }
 
 #[test]
@@ -111,7 +113,7 @@ fn a_chunk_is_handed_back_until_there_is_allowance() {
 fn a_shard_that_was_told_nothing_remembers_no_learner() {
     let mut shard = shard();
     let stranger = Learner { run: "other".into(), incarnation: 100 };
-    let nothing = Ok((v1::Batch::default(), Updated::default()));
+    let nothing = Ok((BatchBuilder::default(), Updated::default()));
     assert_eq!(shard.sample(&stranger, 0, &[0.5], allow(&shard, 10), None), nothing);
     shard.grant(&learner(1), Some(spec()), None, false).unwrap();
     let refused = Refusal::Run { ours: "run".into(), theirs: "other".into() };

@@ -59,7 +59,11 @@ impl Home {
     /// Larger memory of a name with the same beginning. If this fails, the file is as before.
     pub(crate) fn larger(&self, name: &str, old: &[u8], bytes: usize) -> Result<Memory, HomeError> {
         let failed = |source| HomeError::Io { name: name.to_owned(), bytes, source };
-        let Some(directory) = &self.directory else { return Memory::anonymous(bytes).map_err(failed) };
+        let Some(directory) = &self.directory else {
+            let mut memory = Memory::anonymous(bytes).map_err(failed)?;
+            memory[..old.len()].copy_from_slice(old);
+            return Ok(memory);
+        };
         let (path, new) = (directory.join(name), directory.join(format!("{name}.new")));
         let grow = || -> io::Result<Memory> {
             let mut memory = Memory::file(&allocate(&new, bytes)?, bytes)?;

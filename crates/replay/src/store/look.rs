@@ -65,7 +65,8 @@ impl Store {
     }
 
     /// The newest items of a table, the newest first.
-    pub fn newest(&self, table: usize, count: usize) -> Vec<ItemKey> {
+    #[cfg(test)]
+    pub(crate) fn newest(&self, table: usize, count: usize) -> Vec<ItemKey> {
         let of = &self.tables()[table];
         let key = |slot: u32| ItemKey { incarnation: self.incarnation(), slot, generation: of.number(slot) };
         of.by_youth().take(count).map(key).collect()

@@ -9,11 +9,12 @@ use std::collections::HashMap;
 use value::priority::Priority;
 
 use crate::outcome::{Counters, TableCounters};
+use crate::store::Store;
 use crate::store::phase::Kind;
+use crate::store::reclaim::for_needed;
 use crate::store::record::{ItemRecord, Record, StepRecord};
 use crate::store::state::State;
 use crate::store::table::{Fate, Origin};
-use crate::store::{Store, for_needed};
 
 /// What was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -18,8 +18,9 @@ use crate::options::{OptionsError, StoreOptions};
 use crate::store::home::{Home, HomeError};
 use crate::store::lanes::MARK;
 use crate::store::record;
+use crate::store::slot::SLOT;
 use crate::store::state::State;
-use crate::store::table::{SLOT, Table};
+use crate::store::table::Table;
 use crate::store::{Recovered, Store, slots_file};
 
 /// First bytes of a save. The last one is the version of the format.
@@ -153,11 +154,6 @@ impl Store {
             return Err(LoadError::Damaged("it does not fit together"));
         }
         Ok(store)
-    }
-
-    /// The options of a saved store.
-    pub fn saved_options(input: &mut impl Read) -> Result<StoreOptions, LoadError> {
-        Ok(get::<Head>(&mut begin(input)?)?.options)
     }
 
     /// Reads a store that was saved while it served, with the saved options, into a home of its own.

@@ -4,7 +4,7 @@
 //! a *slot* that survives a crash, and how to get from one to the other in memory. Items of a table are
 //! linked from the oldest to the newest, so either end is at hand and any one can leave.
 
-use bytemuck::{Pod, Zeroable};
+use bytemuck::Zeroable;
 use value::priority::Priority;
 
 use crate::key::ItemKey;
@@ -12,6 +12,7 @@ use crate::options::{OptionsError, Remover, Sampler, TableOptions};
 use crate::outcome::TableCounters;
 use crate::store::lowest::Lowest;
 use crate::store::memory::Memory;
+use crate::store::slot::{SLOT, Slot};
 use crate::sum_tree::SumTree;
 
 /// The largest weight of one item. Even 2³² of them add up to a finite sum.
@@ -19,53 +20,6 @@ const WEIGHT_MAX: f64 = 1e280;
 
 /// No slot.
 const NONE: u32 = u32::MAX;
-/// What stands for the priority in a slot without an item.
-const VACANT: f64 = -1.0;
-
-/// What of an item changes: 24 bytes.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
-pub(crate) struct Slot {
-    /// Of the item that is there, or was.
-    number: u64,
-    priority: f64,
-    times_sampled: u32,
-    checksum: u32,
-}
-
-pub(crate) const SLOT: usize = size_of::<Slot>();
-
-impl Slot {
-    fn new(number: u64, priority: f64, times_sampled: u32) -> Self {
-        let mut slot = Self { number, priority, times_sampled, checksum: 0 };
-        slot.checksum = slot.computed();
-        slot
-    }
-
-    fn computed(&self) -> u32 {
-        crc32c::crc32c(&bytemuck::bytes_of(self)[..SLOT - 4])
-    }
-
-    /// The item of this number has left, and so have all before it.
-    fn vacant(number: u64) -> Self {
-        Self::new(number, VACANT, 0)
-    }
-
-    fn is_vacant(&self) -> bool {
-        self.priority == VACANT
-    }
-
-    /// Whether it holds the item of this number, with this priority.
-    fn is(&self, number: u64, priority: f64) -> bool {
-        self.number == number && self.priority == priority
-    }
-
-    /// Whether it can be believed. One that was never written has no item.
-    fn is_sound(&self) -> bool {
-        self.checksum == self.computed() && (self.is_vacant() || Priority::try_new(self.priority).is_ok())
-    }
-}
-
 /// Where an item's record is, and its neighbours in age.
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -186,6 +140,7 @@ impl Table {
     }
 
     /// Slots of the items, newest first.
+    #[cfg(test)]
     pub(crate) fn by_youth(&self) -> impl Iterator<Item = u32> + '_ {
         let next = |slot: u32| (slot != NONE).then_some(slot);
         std::iter::successors(next(self.newest), move |&slot| next(self.places[slot as usize].older))
@@ -362,11 +317,9 @@ impl Table {
         Ok(())
     }
 
-    /// Makes the capacity known. Whoever calls has made room, and memory for `slots` if it grows.
+    /// Makes the capacity known. If it grows, `slots` is larger memory with the same beginning.
     pub(crate) fn set_capacity(&mut self, capacity: usize, slots: Option<Memory>) {
-        if let Some(mut slots) = slots {
-            let kept = self.slots.len().min(slots.len());
-            slots[..kept].copy_from_slice(&self.slots[..kept]);
+        if let Some(slots) = slots {
             self.slots = slots;
         }
         self.options.capacity = capacity;

@@ -148,7 +148,6 @@ impl World {
         let home = Home::directory(directory.path(), SALT + 1, true);
         drop(Store::restore(store.incarnation() + 1, home, &mut &bytes[..]).unwrap());
         let (options, incarnation) = (store.options().clone(), store.incarnation() + 1);
-        assert_eq!(Store::saved_options(&mut &bytes[..]).unwrap(), options);
         drop(store);
         let wrong = Store::open(options, incarnation, Home::directory(directory.path(), SALT, false));
         assert_eq!(wrong.unwrap().0.chunks(), 0, "nothing is found with another salt");
