@@ -29,7 +29,9 @@ fn a_run_goes_on_by_what_was_changed_also_after_its_learner_was_killed() {
         let fits = |shard| table(&cluster, shard).capacity == 300 && cluster.table(shard).items <= 300;
         fits(0) && fits(1)
     });
-    assert!([0, 1].map(|shard| table(&cluster, shard).priority_exponent) == [0.9; 2]);
+    until("both shards draw by the new exponent", || {
+        [0, 1].map(|shard| table(&cluster, shard).priority_exponent) == [0.9; 2]
+    });
     cluster.moves_on(&[0, 1]);
 
     // What would stall the run is refused, and nothing changes.
