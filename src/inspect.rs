@@ -11,11 +11,12 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use replay::ItemKey;
+use rpc::inspect::Seen;
 use serde_json::Value;
 
 use crate::output::say;
 use crate::processes;
-use client::{Clients, Seen};
+use client::Clients;
 
 /// Look into a replay: sizes, rates, who waits, how priorities are spread, single transitions
 ///
@@ -76,7 +77,8 @@ impl Inspect {
 
     fn show(&self, before: &[Seen], now: &[Seen]) -> anyhow::Result<()> {
         if self.json {
-            let shards: Vec<Value> = before.iter().zip(now).map(|(before, now)| now.json(before)).collect();
+            let shards: Vec<Value> =
+                before.iter().zip(now).map(|(before, now)| now.json(Some(before))).collect();
             return say(&Value::from(shards).to_string());
         }
         let pages: Vec<String> =

@@ -1,18 +1,15 @@
 //! `quiver snapshot`: a shard's contents into a file, while it serves.
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::Args;
 use proto::limits::SAMPLE_BYTES_MAX;
-use proto::v1;
 use proto::v1::replay_client::ReplayClient;
 use rpc::address::Address;
 use rpc::channel::channel;
 use rpc::shard::describe;
-use tonic::Status;
+use rpc::snapshot::SnapshotError;
 
 use crate::output::{remark, say};
 
@@ -36,26 +33,19 @@ impl Snapshot {
     }
 
     async fn save(&self) -> anyhow::Result<u64> {
-        let part = self.file.with_added_extension("part");
-        let cannot = || format!("can't write {}", part.display());
-        let failed = |status: Status| anyhow!("{}: {}", self.shard, describe(&status));
-        let mut client = ReplayClient::new(channel(&self.shard)).max_decoding_message_size(SAMPLE_BYTES_MAX);
-        let mut pieces = client.snapshot(v1::SnapshotRequest {}).await.map_err(failed)?.into_inner();
-        let mut file = BufWriter::new(File::create(&part).with_context(cannot)?);
-        let (mut bytes, mut told) = (0, 0);
-        while let Some(v1::SnapshotReply { piece }) = pieces.message().await.map_err(failed)? {
-            file.write_all(&piece).with_context(cannot)?;
-            bytes += piece.len() as u64;
+        let client = ReplayClient::new(channel(&self.shard)).max_decoding_message_size(SAMPLE_BYTES_MAX);
+        let mut told = 0;
+        let progress = |bytes| {
             if bytes - told >= 256 << 20 {
                 told = bytes;
                 remark(&format!("{:.0} MB so far", bytes as f64 / 1e6));
             }
-        }
-        file.into_inner()
-            .map_err(|error| error.into_error())
-            .and_then(|file| file.sync_all())
-            .with_context(cannot)?;
-        fs::rename(&part, &self.file).with_context(|| format!("can't write {}", self.file.display()))?;
-        Ok(bytes)
+        };
+        rpc::snapshot::save(client, &self.file, progress).await.map_err(|error| match error {
+            SnapshotError::Shard(status) => anyhow!("{}: {}", self.shard, describe(&status)),
+            SnapshotError::File(error) => {
+                anyhow::Error::new(error).context(format!("can't write {}", self.file.display()))
+            }
+        })
     }
 }

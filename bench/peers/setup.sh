@@ -1,6 +1,7 @@
 #!/bin/sh
-# Makes the Python environments of the peer benchmarks: VENV_DIR/reverb and VENV_DIR/trees.
-# They are two because dm-reverb wants tensorflow 2.15 with an old numpy and torchrl a recent torch.
+# Makes the Python environments of the peer benchmarks: VENV_DIR/reverb, VENV_DIR/trees, and VENV_DIR/quiver for our own
+# client.
+# The peers' are two because dm-reverb wants tensorflow 2.15 with an old numpy and torchrl a recent torch.
 # What is already there with the same versions is left alone.
 set -eu
 
@@ -15,34 +16,41 @@ python=${PYTHON:-python3}
     exit 1
 }
 
-# install NAME REQUIREMENT...: an environment with exactly these requirements.
-install() {
+# pip_install NAME ARGUMENT...: into the environment of that name. Without ensurepip the machine's pip does it.
+pip_install() {
     name=$1
     shift
-    dir=$root/$name
-    stamp=$dir/.installed
-    wanted=$("$python" -V 2>&1; printf '%s\n' "$@")
-    if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
-        return
-    fi
-    echo "peers: installing $name into $dir" >&2
-    rm -rf "$dir"
     log=$root/$name.log
-    if "$python" -c 'import ensurepip' 2>/dev/null; then
-        "$python" -m venv "$dir"
-        set -- "$dir/bin/python" -m pip install "$@"
+    if [ -e "$root/$name/bin/pip" ]; then
+        set -- "$root/$name/bin/python" -m pip install "$@"
     else
-        # No ensurepip: the pip of the machine installs into an environment that has none.
-        "$python" -m venv --without-pip "$dir"
-        set -- "$python" -m pip --python "$dir/bin/python" install "$@"
+        set -- "$python" -m pip --python "$root/$name/bin/python" install "$@"
     fi
     if ! PIP_DISABLE_PIP_VERSION_CHECK=1 "$@" >"$log" 2>&1; then
         tail -n 20 "$log" >&2
         echo "peers: pip could not install $name; the whole log is $log" >&2
         exit 1
     fi
-    printf '%s\n' "$wanted" >"$stamp"
+}
+
+# install NAME REQUIREMENT...: an environment with exactly these requirements.
+install() {
+    name=$1
+    shift
+    dir=$root/$name
+    wanted=$("$python" -V 2>&1; printf '%s\n' "$@")
+    if [ -f "$dir/.installed" ] && [ "$(cat "$dir/.installed")" = "$wanted" ]; then
+        return
+    fi
+    echo "peers: installing $name into $dir" >&2
+    rm -rf "$dir"
+    "$python" -m venv "$dir" 2>/dev/null || "$python" -m venv --without-pip "$dir"
+    pip_install "$name" "$@"
+    printf '%s\n' "$wanted" >"$dir/.installed"
 }
 
 install reverb dm-reverb==0.14.0 tensorflow-cpu==2.15.1 'numpy<2' 'setuptools<80'
 install trees cpprb==11.0.0 torchrl==0.14.0 torch==2.14.1 'numpy<2'
+install quiver numpy
+# Ours changes with every commit.
+pip_install quiver --no-deps --force-reinstall "$(dirname "$0")/../../clients/python"

@@ -39,7 +39,7 @@ pub fn section(seconds: f64) -> Result<Section> {
     write_frames(directory.path(), &recordings)?;
 
     let runtime = runtime()?;
-    let mut rows = service(&runtime, directory.path(), &recordings, seconds)?;
+    let mut rows = service(&runtime, directory.path(), &environment, &recordings, seconds)?;
     let trees = crate::replay::trees(seconds);
     let reverb = run(
         &environment.join("reverb/bin/python"),
@@ -133,6 +133,7 @@ impl Compared {
 fn service(
     runtime: &Runtime,
     directory: &Path,
+    environment: &Path,
     recordings: &[Recording],
     seconds: f64,
 ) -> Result<Vec<Compared>> {
@@ -186,6 +187,20 @@ fn service(
             place: format!("/sample/{batch}/transitions_per_s"),
             peer: None,
             least: 10.0,
+            small_is_good: false,
+        });
+    }
+    let address = cast.address().to_string();
+    let python = environment.join("quiver/bin/python");
+    let ours = run(&python, "quiver_bench.py", &["--address", &address], seconds)?;
+    for batch in [32, 512] {
+        let place = format!("/sample/{batch}/transitions_per_s");
+        rows.push(Compared {
+            name: format!("sample {batch} from Python, priorities back, transitions/s"),
+            ours: Figure::of(ours.pointer(&place).context("quiver_bench.py left a figure out")?)?,
+            place,
+            peer: None,
+            least: 3.0,
             small_is_good: false,
         });
     }

@@ -4,9 +4,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use proto::{BatchItem, v1};
+use rpc::inspect::{Seen, key};
 use serde_json::{Value, json};
-
-use super::client::Seen;
 
 /// Widest bar of a histogram.
 const BAR: usize = 30;
@@ -138,12 +137,6 @@ fn histogram(page: &mut String, what: &str, histogram: Option<&v1::Histogram>) -
     Ok(())
 }
 
-/// A key as `--item` takes it.
-pub fn key(item: &BatchItem<'_>) -> String {
-    let key = item.key();
-    format!("{}:{}:{}", key.incarnation, key.slot, key.generation)
-}
-
 /// One item in a few words.
 pub fn item(item: &BatchItem<'_>) -> String {
     let lane = item.lane();
@@ -172,15 +165,6 @@ pub fn item(item: &BatchItem<'_>) -> String {
     )
 }
 
-pub fn key_json(item: &BatchItem<'_>) -> Value {
-    json!({
-        "key": key(item),
-        "priority": item.priority().get(),
-        "times_sampled": item.times_sampled(),
-        "age_inserts": item.age_inserts(),
-    })
-}
-
 pub fn item_json(item: &BatchItem<'_>, picture: &Path) -> Value {
     let lane = item.lane();
     let steps = item.steps().map(|step| {
@@ -194,7 +178,7 @@ pub fn item_json(item: &BatchItem<'_>, picture: &Path) -> Value {
             "weights": [u64::from(step.weights.incarnation), step.weights.number],
         })
     });
-    let mut value = key_json(item);
+    let mut value = rpc::inspect::item_json(item);
     value["actor"] = lane.actor.into();
     value["lane"] = lane.lane.into();
     value["first_step"] = item.first_step().into();

@@ -10,7 +10,9 @@ pub mod channel;
 pub mod edge;
 pub mod serve;
 
+pub mod inspect;
 pub mod membership;
 pub mod sampler;
 pub mod shard;
+pub mod snapshot;
 pub mod writer;

@@ -3,6 +3,7 @@
 //! For whoever trains on a shard by itself: the Python client, benchmarks, a learner of one's own. Requests travel on one
 //! stream; new priorities ride along with the next request, so a batch costs one message each way.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use proto::limits::{INSERT_BYTES_MAX, SAMPLE_BYTES_MAX};
@@ -45,7 +46,8 @@ pub struct Sampler {
     stack: usize,
     actions: u16,
     rng: ChaCha8Rng,
-    under_way: usize,
+    /// Of the replies under way, whether each brings a batch.
+    under_way: VecDeque<bool>,
     updates: Option<v1::Updates>,
     news: News,
     stale: u64,
@@ -77,7 +79,7 @@ impl Sampler {
             stack: spec.options.stack,
             actions: spec.actions,
             rng,
-            under_way: 0,
+            under_way: VecDeque::new(),
             updates: None,
             news: News::default(),
             stale: 0,
@@ -89,11 +91,27 @@ impl Sampler {
 
     /// The next batch. Empty if the table has no items, or smaller if it uses them up and has fewer.
     pub async fn next(&mut self) -> Result<Batch, Status> {
-        while self.under_way <= self.options.prefetch {
+        while self.under_way.iter().filter(|&&batch| batch).count() <= self.options.prefetch {
             self.request().await?;
         }
-        self.under_way -= 1;
-        self.reply().await
+        loop {
+            let batch = self.reply().await?;
+            if self.under_way.pop_front() == Some(true) {
+                return Ok(batch);
+            }
+        }
+    }
+
+    /// Sends what is left to send, waits until the shard has done it, and says how many updates were for items that were
+    /// gone. What was drawn ahead is dropped.
+    pub async fn finish(mut self) -> Result<u64, Status> {
+        if self.updates.is_some() {
+            self.send(Vec::new()).await?;
+        }
+        while self.under_way.pop_front().is_some() {
+            self.reply().await?;
+        }
+        Ok(self.stale)
     }
 
     /// New priorities, sent along with the next request.
@@ -101,7 +119,6 @@ impl Sampler {
         if self.updates.is_some() {
             // Two batches of updates between two requests: the first goes by itself.
             self.send(Vec::new()).await?;
-            self.under_way += 1;
         }
         let incarnation = updates.priorities.last().map_or(self.news.incarnation, |(key, _)| key.incarnation);
         self.updates = Some(convert::updates_message(updates, incarnation));
@@ -126,12 +143,11 @@ impl Sampler {
             point.min(1.0 - f64::EPSILON)
         };
         let points = (0..count).map(&mut point).collect();
-        self.send(points).await?;
-        self.under_way += 1;
-        Ok(())
+        self.send(points).await
     }
 
     async fn send(&mut self, points: Vec<f64>) -> Result<(), Status> {
+        self.under_way.push_back(!points.is_empty());
         let (table, updates) = (self.options.table as u32, self.updates.take());
         let request = v1::SampleRequest { points, table, updates, ..v1::SampleRequest::default() };
         self.requests.send(request).await.map_err(|_| ended())

@@ -1,0 +1,124 @@
+"""Items that were drawn, as arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Batch:
+    """Up to `size` items, each of 1 to `length` steps. The arrays are made once and filled again and again.
+
+    Every array has one row for each item. What belongs to single steps has `length` columns; those behind an item's
+    own steps are 0.
+    """
+
+    def __init__(self, size: int, length: int, stack: int, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
+        if size < 1 or length < 1:
+            raise ValueError(f"a batch has 1 item of 1 step or more, not {size} of {length}")
+        self.size = size
+        self.length = length
+        self.stack = stack
+        self.count = 0
+        self._frames: npt.NDArray[Any] = np.zeros((size, stack + length, *shape), dtype)
+        self._bytes = self._frames.reshape(size, -1).view(np.uint8)
+        self._actions = np.zeros((size, length), np.int64)
+        self._rewards = np.zeros((size, length), np.float32)
+        self._log_probabilities = np.zeros((size, length), np.float32)
+        self._life_lost = np.zeros((size, length), np.bool_)
+        self._terminated = np.zeros(size, np.bool_)
+        self._truncated = np.zeros(size, np.bool_)
+        self._lengths = np.zeros(size, np.int64)
+        self._keys = np.zeros((size, 3), np.uint64)
+        self._probabilities = np.zeros(size, np.float64)
+        self._priorities = np.zeros(size, np.float64)
+        self._times_sampled = np.zeros(size, np.uint32)
+        self._ages = np.zeros(size, np.uint64)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __repr__(self) -> str:
+        return f"Batch of {self.count} items, frames {self.frames.shape} {self._frames.dtype}"
+
+    @property
+    def frames(self) -> npt.NDArray[Any]:
+        """The frames of the state, then the frame after each step: (items, stack + length, *shape)."""
+        return self._frames[: self.count]
+
+    @property
+    def states(self) -> npt.NDArray[Any]:
+        """Before the first step: (items, stack, *shape), a view of `frames`."""
+        return self._frames[: self.count, : self.stack]
+
+    @property
+    def next_states(self) -> npt.NDArray[Any]:
+        """After the last step: (items, stack, *shape). A view of `frames` if all items have `length` steps."""
+        lengths = self.lengths
+        if self.length == 1 or bool((lengths == self.length).all()):
+            return self._frames[: self.count, self.length : self.length + self.stack]
+        rows = np.arange(self.count)[:, None]
+        found: npt.NDArray[Any] = self._frames[rows, lengths[:, None] + np.arange(self.stack)]
+        return found
+
+    @property
+    def actions(self) -> npt.NDArray[np.int64]:
+        """(items, length)."""
+        return self._actions[: self.count]
+
+    @property
+    def rewards(self) -> npt.NDArray[np.float32]:
+        """As they were written: (items, length)."""
+        return self._rewards[: self.count]
+
+    @property
+    def log_probabilities(self) -> npt.NDArray[np.float32]:
+        """Of the actions under the policy that acted: (items, length)."""
+        return self._log_probabilities[: self.count]
+
+    @property
+    def life_lost(self) -> npt.NDArray[np.bool_]:
+        """(items, length)."""
+        return self._life_lost[: self.count]
+
+    @property
+    def terminated(self) -> npt.NDArray[np.bool_]:
+        """Whether the episode ended with the last step: nothing to bootstrap from. (items,)."""
+        return self._terminated[: self.count]
+
+    @property
+    def truncated(self) -> npt.NDArray[np.bool_]:
+        """Whether the episode was cut short after the last step. (items,)."""
+        return self._truncated[: self.count]
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Steps of each item, `length` or, at the end of an episode, fewer. (items,)."""
+        return self._lengths[: self.count]
+
+    @property
+    def keys(self) -> npt.NDArray[np.uint64]:
+        """What the shard calls them: (items, 3). Keep a copy to update their priorities later."""
+        return self._keys[: self.count]
+
+    @property
+    def probabilities(self) -> npt.NDArray[np.float64]:
+        """With which one draw from the table gives this item: what importance weights are made of. (items,)."""
+        return self._probabilities[: self.count]
+
+    @property
+    def priorities(self) -> npt.NDArray[np.float64]:
+        """As they were last given. (items,)."""
+        return self._priorities[: self.count]
+
+    @property
+    def times_sampled(self) -> npt.NDArray[np.uint32]:
+        """This time included. (items,)."""
+        return self._times_sampled[: self.count]
+
+    @property
+    def ages(self) -> npt.NDArray[np.uint64]:
+        """Items inserted after this one. (items,)."""
+        return self._ages[: self.count]

@@ -1,0 +1,65 @@
+//! What a shard holds, from Python's words.
+
+use proto::{StoreSpec, convert, v1};
+use pyo3::prelude::*;
+use replay::TableOptions;
+
+use crate::error::invalid;
+
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Store {
+    bytes_max: u64,
+    stack: u32,
+    frame_bytes: u32,
+    codec: String,
+    actions: u32,
+    tables: Vec<Table>,
+}
+
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Table {
+    name: String,
+    capacity: u64,
+    sampler: String,
+    remover: String,
+    max_times_sampled: u32,
+    priority_exponent: f64,
+    priority_constant: f64,
+    first_priority: f64,
+}
+
+impl Store {
+    /// Checked as far as it can be without the shard.
+    pub fn spec(self) -> PyResult<StoreSpec> {
+        let Self { bytes_max, stack, frame_bytes, codec, actions, tables } = self;
+        let tables = tables.into_iter().map(Table::message).collect();
+        let message = v1::Store { bytes_max, stack, frame_bytes, codec, actions, tables };
+        convert::store(message).map_err(invalid)
+    }
+}
+
+impl Table {
+    fn message(self) -> v1::Table {
+        v1::Table {
+            name: self.name,
+            capacity: self.capacity,
+            sampler: self.sampler,
+            remover: self.remover,
+            max_times_sampled: self.max_times_sampled,
+            priority_exponent: self.priority_exponent,
+            priority_constant: self.priority_constant,
+            first_priority: self.first_priority,
+        }
+    }
+}
+
+/// The index of the table of this name, or of the first one.
+pub fn index(tables: &[TableOptions], name: Option<&str>) -> PyResult<usize> {
+    let Some(name) = name else { return Ok(0) };
+    tables.iter().position(|table| table.name == name).ok_or_else(|| {
+        let names: Vec<&str> = tables.iter().map(|table| table.name.as_str()).collect();
+        invalid(format!("there is no table {name:?}, but {}", names.join(", ")))
+    })
+}
