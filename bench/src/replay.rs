@@ -58,10 +58,10 @@ fn tree(seconds: f64) -> Vec<Row> {
 /// The sum tree's calls as its peers name them.
 pub fn trees(seconds: f64) -> Vec<(String, Rates)> {
     let named = tree_rates(seconds).into_iter().map(|(name, rates)| {
-        let name = name.replace("SumTree::find (", "sample(").replace("SumTree::set_many (", "update(");
+        let name = name.replace("SumTree::find_many (", "sample(").replace("SumTree::set_many (", "update(");
         (name, rates)
     });
-    named.filter(|(name, _)| name != "update(32)").collect()
+    named.filter(|(name, _)| ["sample(32)", "sample(512)", "update(512)"].contains(&name.as_str())).collect()
 }
 
 fn tree_rates(seconds: f64) -> Vec<(String, Rates)> {
@@ -73,12 +73,22 @@ fn tree_rates(seconds: f64) -> Vec<(String, Rates)> {
         (0..ITEMS).map(|_| (rng.random_range(0..ITEMS as u32), rng.random())).collect();
     let (mut names, mut sides): (_, Vec<Side<'_, SumTree>>) = (Vec::new(), Vec::new());
     for batch in BATCHES {
+        let drawn = &fractions;
         let mut fractions = fractions.chunks_exact(batch).cycle();
         names.push(format!("SumTree::find ({batch})"));
         sides.push(Box::new(move |tree| {
             for fraction in fractions.next().into_iter().flatten() {
                 black_box(tree.find(fraction * tree.total()));
             }
+        }));
+        let mut drawn = drawn.chunks_exact(batch).cycle();
+        let (mut masses, mut found) = (Vec::new(), Vec::new());
+        names.push(format!("SumTree::find_many ({batch})"));
+        sides.push(Box::new(move |tree| {
+            masses.clear();
+            masses.extend(drawn.next().into_iter().flatten().map(|fraction| fraction * tree.total()));
+            tree.find_many(&mut masses, &mut found);
+            black_box(&found);
         }));
         let mut changes = changes.chunks_exact(batch).cycle();
         names.push(format!("SumTree::set_many ({batch})"));

@@ -213,9 +213,14 @@ impl Store {
         if !points.is_empty() && self.tables[table].draw(0.0).is_none() {
             return Err(SampleError::NoMass);
         }
-        for &point in points {
+        let together = self.tables[table].draw_together(points);
+        for (index, &point) in points.iter().enumerate() {
+            let drawn = match &together {
+                Some(drawn) => Some(drawn[index]),
+                None => self.tables[table].draw(point),
+            };
             // Later on, the items with mass may have been used up.
-            let Some((slot, probability)) = self.tables[table].draw(point) else { break };
+            let Some((slot, probability)) = drawn else { break };
             let times_sampled = self.tables[table].count_draw(slot);
             let view = self.view(table, slot);
             let draw = Draw { key: view.key, probability, times_sampled, age_inserts: view.age_inserts };

@@ -22,6 +22,8 @@ pub struct SumTree {
     total: f64,
     /// Nodes to recompute in a batch update, kept to avoid allocating.
     touched: Vec<u32>,
+    /// A bit for each node of any level but the leaves': whether it is among `touched` already.
+    marked: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,13 +45,14 @@ impl SumTree {
             }
         }
         let nodes = vec![Node([0.0; WIDTH]); count];
-        Self { nodes, levels, leaves, total: 0.0, touched: Vec::new() }
+        let marked = vec![0; leaves.div_ceil(WIDTH * WIDTH).div_ceil(64)];
+        Self { nodes, levels, leaves, total: 0.0, touched: Vec::new(), marked }
     }
 
     /// Memory that [`SumTree::new`] takes for so many leaves, to ask for it beforehand.
     pub(crate) fn bytes_for(leaves: usize) -> usize {
         let nodes = leaves.div_ceil(WIDTH).saturating_mul(WIDTH) / (WIDTH - 1) + WIDTH;
-        nodes.saturating_mul(size_of::<Node>())
+        nodes.saturating_mul(size_of::<Node>() + 1)
     }
 
     /// Number of leaves.
@@ -90,19 +93,23 @@ impl SumTree {
             self.nodes[leaf / WIDTH].0[leaf % WIDTH] = weight;
             self.touched.push((leaf / WIDTH) as u32);
         }
-        if self.touched.is_empty() {
-            return;
-        }
-        self.touched.sort_unstable();
-        for pair in self.levels.windows(2) {
+        let Self { nodes, levels, touched, marked, .. } = self;
+        for pair in levels.windows(2) {
             let (level, above) = (pair[0], pair[1]);
-            self.touched.dedup();
-            for index in &mut self.touched {
-                let node = *index as usize;
-                let sum = self.nodes[level + node].sum();
-                self.nodes[above + node / WIDTH].0[node % WIDTH] = sum;
-                *index /= WIDTH as u32;
+            let (nodes, above) = nodes.split_at_mut(above);
+            let mut parents = 0;
+            for at in 0..touched.len() {
+                let node = touched[at] as usize;
+                let parent = node / WIDTH;
+                above[parent].0[node % WIDTH] = nodes[level + node].sum();
+                // Each parent once, without a branch that nobody can predict.
+                let (word, bit) = (&mut marked[parent / 64], 1 << (parent % 64));
+                touched[parents] = parent as u32;
+                parents += usize::from(*word & bit == 0);
+                *word |= bit;
             }
+            touched.truncate(parents);
+            touched.iter().for_each(|&parent| marked[parent as usize / 64] = 0);
         }
         self.total = self.root().sum();
     }
@@ -139,6 +146,25 @@ impl SumTree {
         Some(index as u32)
     }
 
+    /// [`SumTree::find`] for all of `masses`, which are used up: the leaves go to `found`, none if no leaf has weight.
+    ///
+    /// All of them go down together, level by level, so that one does not wait for another's memory.
+    pub fn find_many(&self, masses: &mut [f64], found: &mut Vec<u32>) {
+        found.clear();
+        if self.total <= 0.0 {
+            return;
+        }
+        found.resize(masses.len(), 0);
+        for &level in self.levels.iter().rev() {
+            let nodes = &self.nodes[level..];
+            for (index, mass) in found.iter_mut().zip(masses.iter_mut()) {
+                let (child, rest) = nodes[*index as usize].pick(*mass);
+                *index = *index * WIDTH as u32 + child as u32;
+                *mass = rest;
+            }
+        }
+    }
+
     fn root(&self) -> &Node {
         self.nodes.last().expect("a tree has a root")
     }
@@ -171,19 +197,36 @@ impl Node {
         (sums[0] + sums[1]) + (sums[2] + sums[3])
     }
 
-    /// The child in which `mass` falls and how far into it. A node's sum and the step by step
-    /// subtraction here round differently, so the mass may run out past the end: then it is the
-    /// last child that has weight.
-    fn pick(&self, mut mass: f64) -> (usize, f64) {
-        for (child, &weight) in self.0.iter().enumerate() {
-            if mass < weight {
-                return (child, mass);
-            }
-            mass -= weight;
-        }
-        let last = self.0.iter().rposition(|&weight| weight > 0.0).unwrap_or(0);
+    /// The child in which `mass` falls and how far into it: first which four, then which of the four. Nothing here is
+    /// worth guessing for a processor, so there is no branch but one that is not taken.
+    #[inline]
+    fn pick(&self, mass: f64) -> (usize, f64) {
+        let fours = self.0.as_chunks::<4>().0;
+        let sum = |four: &[f64; 4]| (four[0] + four[1]) + (four[2] + four[3]);
+        let first = sum(&fours[0]);
+        let second = first + sum(&fours[1]);
+        let (group, mass) = past(mass, [first, second, second + sum(&fours[2])]);
+        let four = &fours[group];
+        let second = four[0] + four[1];
+        let (child, rest) = past(mass, [four[0], second, second + four[2]]);
+        if four[child] > 0.0 { (4 * group + child, rest) } else { self.pick_last(4 * group + child) }
+    }
+
+    /// Sums here and a node's own sum round differently, so the mass may run out past the end: then it is the last child
+    /// that has weight, all of it.
+    #[cold]
+    fn pick_last(&self, end: usize) -> (usize, f64) {
+        let last = self.0[..end].iter().rposition(|&weight| weight > 0.0);
+        let last = last.or_else(|| self.0.iter().position(|&weight| weight > 0.0)).unwrap_or(0);
         (last, self.0[last])
     }
+}
+
+/// How many of three ends `mass` is not below, and how far it is from the last of those.
+#[inline]
+fn past(mass: f64, ends: [f64; 3]) -> (usize, f64) {
+    let count = ends.map(|end| usize::from(mass >= end)).iter().sum();
+    (count, mass - [0.0, ends[0], ends[1], ends[2]][count])
 }
 
 #[cfg(test)]
@@ -291,6 +334,10 @@ mod tests {
                 mass < before
             });
             prop_assert_eq!(tree.find(mass), expected.map(|leaf| leaf as u32));
+            let mut together = Vec::new();
+            tree.find_many(&mut [mass, 0.0, mass], &mut together);
+            let apart: Option<Vec<u32>> = [mass, 0.0, mass].into_iter().map(|mass| tree.find(mass)).collect();
+            prop_assert_eq!(together, apart.unwrap_or_default());
         }
 
         /// With weights of very different size sums are rounded; still no zero leaf, and the leaf
