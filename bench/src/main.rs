@@ -1,8 +1,8 @@
 //! Side-by-side benchmarks: ours against the bare library underneath, in one run on one machine.
 //!
 //! One file per topic ([`environment`], [`actor`], [`learner`], [`replay`], [`growth`], [`codec`]; with processes of their
-//! own [`service`], [`durability`], [`peers`] and [`cluster`]), each giving a [`section::Section`] of the printed table. Read [`measure`] first: it says
-//! what a rate is here.
+//! own [`service`], [`durability`], [`soak`], [`peers`] and [`cluster`]), each giving a [`section::Section`] of the printed
+//! table. Read [`measure`] first: it says what a rate is here.
 #![forbid(unsafe_code)]
 
 mod measure;
@@ -24,6 +24,7 @@ mod growth;
 mod peers;
 mod service;
 mod shard;
+mod soak;
 
 mod cluster;
 
@@ -31,6 +32,9 @@ mod machine;
 mod process;
 mod recording;
 mod writer;
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
@@ -46,6 +50,12 @@ struct Args {
     /// Seconds per stretch; every side of a comparison gets three.
     #[arg(long, default_value = "1.0", value_parser = seconds)]
     seconds: f64,
+    /// How long the soak takes.
+    #[arg(long, default_value = "30", value_parser = minutes)]
+    minutes: f64,
+    /// Where the soak leaves its CSV file and its picture.
+    #[arg(long, default_value = ".")]
+    out: PathBuf,
     /// Print JSON and not a table.
     #[arg(long)]
     json: bool,
@@ -70,6 +80,8 @@ enum Topic {
     Durability,
     /// What a call costs as the replay grows.
     Growth,
+    /// A shard under full load for half an hour. Not part of the whole.
+    Soak,
     /// A shard against dm-reverb, the sum tree against cpprb and torchrl. Not part of the whole: it installs 7 GB.
     Peers,
     /// A whole little cluster, against the same training in one process.
@@ -77,8 +89,8 @@ enum Topic {
 }
 
 impl Topic {
-    /// Measures it in stretches of so many seconds.
-    fn measure(self, seconds: f64) -> Result<Section> {
+    fn measure(self, args: &Args) -> Result<Section> {
+        let seconds = args.seconds;
         match self {
             Topic::Environment => environment::section(seconds),
             Topic::Actor => actor::section(seconds),
@@ -88,6 +100,7 @@ impl Topic {
             Topic::Service => service::section(seconds),
             Topic::Durability => durability::section(seconds),
             Topic::Growth => growth::section(seconds),
+            Topic::Soak => soak::section(args.minutes, &args.out),
             Topic::Peers => peers::section(seconds),
             Topic::Cluster => cluster::section(seconds),
         }
@@ -111,9 +124,11 @@ fn run(args: &Args) -> Result<()> {
         println!("{}\n", measure::legend());
     }
     let mut measured = Vec::new();
-    let wanted = |topic: &&Topic| args.only.map_or(**topic != Topic::Peers, |only| only == **topic);
+    let wanted = |topic: &&Topic| {
+        args.only.map_or(!matches!(topic, Topic::Peers | Topic::Soak), |only| only == **topic)
+    };
     for topic in Topic::value_variants().iter().filter(wanted) {
-        let section = topic.measure(args.seconds)?;
+        let section = topic.measure(args)?;
         if !args.json {
             println!("{section}");
         }
@@ -127,8 +142,16 @@ fn run(args: &Args) -> Result<()> {
 
 /// The length of a stretch. Bounded, so that a slip of the finger does not take an hour.
 fn seconds(text: &str) -> Result<f64, String> {
-    const RANGE: std::ops::RangeInclusive<f64> = 0.01..=60.0;
-    let seconds = text.parse().map_err(|_| format!("expected a number, got '{text}'"))?;
-    let refused = || format!("expected {} to {}, got {text}", RANGE.start(), RANGE.end());
-    RANGE.contains(&seconds).then_some(seconds).ok_or_else(refused)
+    within(text, 0.01..=60.0)
+}
+
+/// The length of a soak.
+fn minutes(text: &str) -> Result<f64, String> {
+    within(text, 0.1..=1440.0)
+}
+
+fn within(text: &str, range: RangeInclusive<f64>) -> Result<f64, String> {
+    let number = text.parse().map_err(|_| format!("expected a number, got '{text}'"))?;
+    let refused = || format!("expected {} to {}, got {text}", range.start(), range.end());
+    range.contains(&number).then_some(number).ok_or_else(refused)
 }

@@ -86,12 +86,14 @@ impl Process {
         Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
     }
 
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Memory that it has in use.
     pub fn resident_bytes(&self) -> Result<u64> {
-        let text = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("there is no VmRSS")?;
-        let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse()?;
-        Ok(kilobytes * 1024)
+        resident_bytes(self.id())
     }
 
     /// What it exports now, without what has labels.
@@ -125,6 +127,14 @@ impl Process {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         log.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned()
     }
+}
+
+/// Memory that a process has in use.
+pub fn resident_bytes(pid: u32) -> Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("there is no VmRSS")?;
+    let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kilobytes * 1024)
 }
 
 impl Drop for Process {

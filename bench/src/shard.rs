@@ -176,13 +176,18 @@ impl Cast {
         opened.map_err(|status| failed(&status)).context("sampling")
     }
 
+    /// Someone who draws, unpacks and sends priorities back.
+    pub async fn learner(&self, batch: usize, prefetch: usize) -> Result<Learner> {
+        let sampler = self.sampler(batch, prefetch).await?;
+        Ok(Learner { sampler, unpacking: Unpacking::new(&self.spec, batch), rng: self.rng.clone() })
+    }
+
     /// Draws batches as long as there is `more` to do, unpacks each into a ready array, and sends new priorities back.
     pub async fn sample(&mut self, batch: usize, more: impl Fn(&Done) -> bool) -> Result<Done> {
-        let mut sampler = self.sampler(batch, PREFETCH).await?;
-        let mut unpacking = Unpacking::new(&self.spec, batch);
+        let mut learner = self.learner(batch, PREFETCH).await?;
         let mut done = Done::default();
         while more(&done) {
-            unpacking.next(&mut sampler, &mut self.rng).await?;
+            learner.next().await?;
             done.add(batch);
         }
         Ok(done)
@@ -190,9 +195,7 @@ impl Cast {
 
     /// Seconds that each of so many batches took, one after the other, while `writers` insert as fast as they can.
     pub async fn latencies(&mut self, batch: usize, count: usize, writers: usize) -> Result<Vec<f64>> {
-        let mut sampler = self.sampler(batch, 0).await?;
-        let mut unpacking = Unpacking::new(&self.spec, batch);
-        let mut rng = self.rng.clone();
+        let mut learner = self.learner(batch, 0).await?;
         let over = Arc::new(std::sync::atomic::AtomicBool::new(writers == 0));
         let more = {
             let over = over.clone();
@@ -202,7 +205,7 @@ impl Cast {
             let mut seconds = Vec::with_capacity(count);
             for _ in 0..count {
                 let start = Instant::now();
-                let drawn = unpacking.next(&mut sampler, &mut rng).await;
+                let drawn = learner.next().await;
                 seconds.push(start.elapsed().as_secs_f64());
                 if let Err(error) = drawn {
                     over.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -219,6 +222,20 @@ impl Cast {
     /// Where the shard stands.
     pub async fn standing(&mut self) -> Result<News> {
         Ok(self.shard.grant(None, 0, Duration::ZERO, false).await?)
+    }
+}
+
+/// Draws batches and sends priorities back.
+pub struct Learner {
+    sampler: Sampler,
+    unpacking: Unpacking,
+    rng: ChaCha8Rng,
+}
+
+impl Learner {
+    /// One batch.
+    pub async fn next(&mut self) -> Result<()> {
+        self.unpacking.next(&mut self.sampler, &mut self.rng).await
     }
 }
 

@@ -11,7 +11,7 @@ use replay::{
 };
 use value::priority::Priority;
 
-use crate::limits::{CHUNK_ITEMS_MAX, CHUNK_STEPS_MAX, UPDATES_MAX};
+use crate::limits::{CHUNK_ITEMS_MAX, CHUNK_STEPS_MAX, FRAME_BYTES_MAX, UPDATES_MAX};
 use crate::{steps, v1};
 
 /// What a message has that it must not have, or lacks.
@@ -75,6 +75,7 @@ pub fn caller(caller: Option<v1::Caller>) -> Result<v1::Caller, Invalid> {
 pub fn store(store: v1::Store) -> Result<StoreSpec, Invalid> {
     let actions = u16::try_from(store.actions).ok().filter(|&actions| actions > 0);
     within("tables", store.tables.len(), 1, TABLES_MAX)?;
+    within("frame_bytes", store.frame_bytes as usize, 0, FRAME_BYTES_MAX)?;
     let options = StoreOptions {
         bytes_max: usize::try_from(store.bytes_max).unwrap_or(usize::MAX),
         stack: store.stack as usize,

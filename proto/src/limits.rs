@@ -18,6 +18,8 @@ pub const PLAYERS_MAX: usize = 64;
 pub const WAIT_MILLISECONDS_MAX: u32 = 10_000;
 /// Bytes of one message to a shard: a full chunk of noise at 84×84 is 7.4 MB.
 pub const INSERT_BYTES_MAX: usize = 8 << 20;
+/// Bytes of an unpacked frame: packed at its worst, it still fits a message with room to spare.
+pub const FRAME_BYTES_MAX: usize = INSERT_BYTES_MAX / 2;
 /// Bytes of one message from a shard: 4,096 transitions of seven noisy frames are 205 MB. A larger
 /// batch of such frames is refused.
 pub const SAMPLE_BYTES_MAX: usize = 256 << 20;

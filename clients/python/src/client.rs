@@ -1,58 +1,44 @@
 //! One shard: what it holds, and who writes and draws.
 
-use std::sync::Mutex;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use proto::v1::replay_client::ReplayClient;
 use proto::{StoreSpec, convert, v1};
 use pyo3::prelude::*;
-use replay::LaneKey;
-use replay::control::Allowance;
 use rpc::address::Address;
 use rpc::backoff::Backoff;
 use rpc::channel::channel;
 use rpc::sampler::SamplerOptions;
-use rpc::shard::{Shard, Told, describe};
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use rpc::shard::describe;
+use rpc::snapshot::SnapshotError;
 use tokio::time::sleep;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use crate::error::{answered, invalid};
+use crate::keeper::{self, Keeper, LEARNER_INCARNATION, Told};
+use crate::lanes::Lease;
 use crate::sampler::{Draws, Sampler, updates};
 use crate::store::{Store, index};
-use crate::waiting::{Reason, runtime, wait};
+use crate::waiting::{Reason, deadline, runtime, wait};
 use crate::writer::Writer;
 
 /// The run of a shard that nobody else has told one.
 const RUN: &str = "python";
 
-/// A shard knows learners by their starts. Python's are all the first.
-pub const LEARNER_INCARNATION: u32 = 1;
-
-/// How often the shard is told what it holds.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+/// Batches under way, unless someone says otherwise.
+const PREFETCH: usize = 8;
+const PREFETCH_MAX: usize = 64;
 
 #[pyclass(frozen, module = "quiver_replay._core")]
 pub struct Client {
     address: Address,
     client: ReplayClient<Channel>,
-    timeout: Duration,
-    keeper: Mutex<Option<Keeper>>,
-}
-
-/// Tells the shard again and again: one that was started anew knows, and takes inserts.
-struct Keeper {
-    inserts_max: watch::Sender<u64>,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    timeout: f64,
+    keeper: Mutex<Option<Arc<Keeper>>>,
 }
 
 #[pymethods]
@@ -60,8 +46,7 @@ impl Client {
     #[new]
     fn new(address: &str, timeout: f64) -> PyResult<Self> {
         let address: Address = address.parse().map_err(invalid)?;
-        let wait = Duration::try_from_secs_f64(timeout);
-        let timeout = wait.map_err(|error| invalid(format!("timeout {timeout}: {error}")))?;
+        deadline(Some(timeout))?;
         let _inside = runtime()?.enter();
         let client = ReplayClient::new(channel(&address))
             .max_decoding_message_size(proto::limits::SAMPLE_BYTES_MAX)
@@ -84,32 +69,29 @@ impl Client {
         let spec = store.spec()?;
         let known = self.info(py)?.run;
         let run = run.or_else(|| (!known.is_empty()).then_some(known)).unwrap_or_else(|| RUN.into());
-        let told = Told { run, learner_incarnation: LEARNER_INCARNATION, spec };
-        // The first time by hand, for its errors.
-        let request = v1::GrantRequest {
-            caller: Some(proto::caller(&told.run)),
-            learner_incarnation: told.learner_incarnation,
-            store: Some(convert::store_message(&told.spec)),
-            ..v1::GrantRequest::default()
-        };
+        let told = Told { run, spec, inserts_max: inserts_max.unwrap_or(u64::MAX) };
         self.ask(py, |mut client| {
-            let request = request.clone();
-            async move { client.grant(request).await }
+            let told = &told;
+            async move {
+                keeper::grant(&mut client, told, true, None).await?;
+                keeper::allow(&mut client, told).await
+            }
         })?;
-        let (allow, inserts) = watch::channel(inserts_max.unwrap_or(u64::MAX));
-        let runtime = runtime()?;
-        let _inside = runtime.enter();
-        let task = runtime.spawn(keep(Shard::new(self.address.clone(), told, 0), inserts));
-        *self.keeper() = Some(Keeper { inserts_max: allow, task });
+        let _inside = runtime()?.enter();
+        // The former one, if there is one, ends.
+        *self.keeper() = Some(Arc::new(Keeper::start(self.client.clone(), told)));
         Ok(())
     }
 
-    fn allow(&self, inserts_max: Option<u64>) -> PyResult<()> {
-        let keeper = self.keeper();
-        let keeper =
-            keeper.as_ref().ok_or_else(|| invalid("allow() is for the client that called create()"))?;
-        keeper.inserts_max.send_replace(inserts_max.unwrap_or(u64::MAX));
-        Ok(())
+    fn allow(&self, py: Python<'_>, inserts_max: Option<u64>) -> PyResult<()> {
+        let keeper = self.keeper().clone();
+        let keeper = keeper.ok_or_else(|| invalid("allow() is for the client that called create()"))?;
+        keeper.tell(|told| told.inserts_max = inserts_max.unwrap_or(u64::MAX));
+        let told = keeper.told();
+        self.ask(py, |mut client| {
+            let told = &told;
+            async move { keeper::allow(&mut client, told).await }
+        })
     }
 
     fn writer(
@@ -122,9 +104,12 @@ impl Client {
         frame_bytes: usize,
     ) -> PyResult<Writer> {
         let (run, spec) = self.spec(py, frame_bytes)?;
-        let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-        let key = LaneKey { actor, incarnation: incarnation.unwrap_or_else(clock), lane };
-        Writer::new(self.address.clone(), &run, key, &spec, chunk_steps)
+        let lease = Lease::take(&self.address.to_string(), actor, lane, incarnation).ok_or_else(|| {
+            invalid(format!(
+                "actor {actor}, lane {lane} has a writer in this process: close it, or take another lane"
+            ))
+        })?;
+        Writer::new(self.address.clone(), &run, lease, &spec, chunk_steps, self.keeper().clone())
     }
 
     #[expect(clippy::too_many_arguments, reason = "Python names them")]
@@ -135,7 +120,7 @@ impl Client {
         batch_size: usize,
         length: usize,
         min_size: u64,
-        prefetch: usize,
+        prefetch: Option<usize>,
         stratified: bool,
         seed: u64,
         frame_bytes: usize,
@@ -152,12 +137,15 @@ impl Client {
                 proto::limits::POINTS_MAX
             )));
         }
-        if prefetch > 64 {
-            return Err(invalid(format!("prefetch is {prefetch}, must be 64 or less")));
+        // What is drawn ahead from a table that uses its items up is gone if nobody takes it.
+        let uses_up = spec.options.tables[table].max_times_sampled > 0;
+        let prefetch = prefetch.unwrap_or(if uses_up { 0 } else { PREFETCH });
+        if prefetch > PREFETCH_MAX {
+            return Err(invalid(format!("prefetch is {prefetch}, must be {PREFETCH_MAX} or less")));
         }
         let options = SamplerOptions { table, batch: batch_size, stratified, prefetch, seed };
-        let draws =
-            Draws { address: self.address.clone(), client: self.client.clone(), run, options, min_size };
+        let (address, client) = (self.address.clone(), self.client.clone());
+        let draws = Draws { address, client, run, options, min_size, keeper: self.keeper().clone() };
         Ok(Sampler::new(draws, &spec, length))
     }
 
@@ -172,19 +160,18 @@ impl Client {
         let store = info.store.ok_or_else(|| self.untold())?;
         let spec = convert::store(store).map_err(invalid)?;
         let table = index(&spec.options.tables, table)?;
-        let (updates, incarnation) = updates(table, &keys, &priorities)?;
+        let incarnation = info.shard.map_or(0, |shard| shard.incarnation);
+        let updates = updates(table, &keys, &priorities)?;
         let request = v1::UpdatePrioritiesRequest {
             caller: Some(proto::caller(&info.run)),
             learner_incarnation: LEARNER_INCARNATION,
             updates: Some(convert::updates_message(&updates, incarnation)),
         };
         let gone = updates.priorities.iter().filter(|(key, _)| key.incarnation != incarnation).count() as u64;
-        let reply = self
-            .ask(py, |mut client| {
-                let request = request.clone();
-                async move { client.update_priorities(request).await }
-            })?
-            .into_inner();
+        let reply = self.ask(py, |mut client| {
+            let request = request.clone();
+            async move { Ok(client.update_priorities(request).await?.into_inner()) }
+        })?;
         Ok((reply.applied, reply.stale + gone))
     }
 
@@ -197,11 +184,15 @@ impl Client {
     ) -> PyResult<()> {
         let table = table.unwrap_or_default();
         let request = v1::ConfigureRequest { table, capacity, priority_exponent };
-        self.ask(py, |mut client| {
+        let reply = self.ask(py, |mut client| {
             let request = request.clone();
-            async move { client.configure(request).await }
-        })
-        .map(drop)
+            async move { Ok(client.configure(request).await?.into_inner()) }
+        })?;
+        // A shard that forgets shall be told what it is now.
+        if let (Some(keeper), Some(Ok(spec))) = (&*self.keeper(), reply.store.map(convert::store)) {
+            keeper.tell(|told| told.spec = spec);
+        }
+        Ok(())
     }
 
     fn inspect(&self, py: Python<'_>, table: Option<&str>, top: u32) -> PyResult<String> {
@@ -210,24 +201,27 @@ impl Client {
         Ok(seen.json(None).to_string())
     }
 
-    fn snapshot(&self, py: Python<'_>, path: std::path::PathBuf) -> PyResult<u64> {
-        let reason = Reason::new(format!("the snapshot of the shard at {}", self.address));
-        let client = self.client.clone();
-        let saved = wait(py, None, &reason, rpc::snapshot::save(client, &path, |_| ()))?;
+    fn snapshot(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
+        // The first call is tried again if the shard is not there.
+        self.info(py)?;
+        let reason = || format!("the snapshot of the shard at {}", self.address);
+        let saved = wait(py, None, reason, rpc::snapshot::save(self.client.clone(), &path, |_| ()))?;
         saved.map_err(|error| match error {
-            rpc::snapshot::SnapshotError::Shard(status) => answered(&self.address, &status),
-            rpc::snapshot::SnapshotError::File(error) => error.into(),
+            SnapshotError::Shard(status) => answered(&self.address, &status),
+            SnapshotError::File(error) => error.into(),
         })
     }
 
     fn close(&self) {
-        self.keeper().take();
+        if let Some(keeper) = self.keeper().take() {
+            keeper.stop();
+        }
     }
 }
 
 impl Client {
-    fn keeper(&self) -> std::sync::MutexGuard<'_, Option<Keeper>> {
-        self.keeper.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn keeper(&self) -> MutexGuard<'_, Option<Arc<Keeper>>> {
+        self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The answer to one call. A shard that can't be reached may be starting: it is tried again until time is up.
@@ -236,7 +230,7 @@ impl Client {
         py: Python<'_>,
         call: impl Fn(ReplayClient<Channel>) -> F + Send + Sync,
     ) -> PyResult<T> {
-        let until = Instant::now().checked_add(self.timeout);
+        let until = deadline(Some(self.timeout))?;
         let reason = Reason::new(format!("the shard at {}", self.address));
         let attempts = async {
             let mut backoff = Backoff::new(0);
@@ -255,7 +249,7 @@ impl Client {
                 }
             }
         };
-        wait(py, until, &reason, attempts)?.map_err(|status| answered(&self.address, &status))
+        wait(py, until, || reason.get(), attempts)?.map_err(|status| answered(&self.address, &status))
     }
 
     fn info(&self, py: Python<'_>) -> PyResult<v1::InfoReply> {
@@ -281,21 +275,5 @@ impl Client {
             "nobody has told the shard at {} yet what it holds: call create() first",
             self.address
         ))
-    }
-}
-
-/// Tells a shard what it holds and how much it may take in, for as long as the client lives.
-async fn keep(mut shard: Shard, mut inserts_max: watch::Receiver<u64>) {
-    loop {
-        // What is in the way is said by those who need the shard.
-        if let Ok(news) = shard.grant(None, 0, Duration::ZERO, false).await {
-            let inserts = *inserts_max.borrow_and_update();
-            let allowance = Allowance { incarnation: news.incarnation, inserts };
-            shard.grant(Some(allowance), 0, Duration::ZERO, false).await.ok();
-        }
-        tokio::select! {
-            () = sleep(TELL_EVERY) => {}
-            changed = inserts_max.changed() => if changed.is_err() { return },
-        }
     }
 }

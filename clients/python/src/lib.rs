@@ -1,4 +1,4 @@
-//! The compiled part of the Python client: connections, packing and unpacking, without Python's lock.
+//! The compiled part of the Python client: connections, packing, unpacking and waiting, without Python's lock.
 //!
 //! `quiver_replay/` has what people see. Here arrays are byte slices, and whatever waits can be interrupted.
 #![forbid(unsafe_code)]
@@ -6,6 +6,8 @@
 
 mod client;
 mod error;
+mod keeper;
+mod lanes;
 mod sampler;
 mod store;
 mod waiting;

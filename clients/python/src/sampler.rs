@@ -1,5 +1,6 @@
 //! Batches into arrays that are there already.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray1, PyReadwriteArray2};
@@ -18,8 +19,8 @@ use tonic::Status;
 use tonic::transport::Channel;
 use value::priority::Priority;
 
-use crate::client::LEARNER_INCARNATION;
 use crate::error::{answered, invalid};
+use crate::keeper::{Keeper, LEARNER_INCARNATION};
 use crate::waiting::{Reason, deadline, wait};
 
 /// How often an empty table is looked at again.
@@ -35,6 +36,8 @@ pub struct Draws {
     pub run: String,
     pub options: SamplerOptions,
     pub min_size: u64,
+    /// Held, not used.
+    pub keeper: Option<Arc<Keeper>>,
 }
 
 #[pyclass(module = "quiver_replay._core")]
@@ -47,6 +50,9 @@ pub struct Sampler {
     stream: Option<rpc::sampler::Sampler>,
     /// There were `min_size` items once.
     begun: bool,
+    closed: bool,
+    /// Streams opened so far: each draws from another seed.
+    opened: u64,
     stale: u64,
 }
 
@@ -152,14 +158,18 @@ impl Sampler {
     }
 
     fn sample(&mut self, py: Python<'_>, mut batch: Arrays<'_>, timeout: Option<f64>) -> PyResult<usize> {
+        self.open()?;
         let until = deadline(timeout)?;
         let (stack, frame_bytes) = (self.stack(), self.spec.options.frame_bytes);
         let (size, length) = (self.draws.options.batch, self.length);
         let row_bytes = (stack + length) * frame_bytes;
         let mut rows = batch.rows(size, length, row_bytes)?;
         let reason = Reason::new(format!("the shard at {}", self.draws.address));
-        let drawn = wait(py, until, &reason, self.next(&reason))?;
+        let drawn = wait(py, until, || reason.get(), self.next(&reason))?;
         let drawn = drawn.map_err(|status| answered(&self.draws.address, &status))?;
+        if drawn.len() > size {
+            return Err(invalid(format!("the shard gave {} items, asked for {size}", drawn.len())));
+        }
         let decoder = &mut self.decoder;
         py.detach(|| rows.fill(&drawn, decoder, stack, frame_bytes, length))?;
         Ok(drawn.len())
@@ -171,23 +181,33 @@ impl Sampler {
         keys: PyReadonlyArray2<'_, u64>,
         priorities: PyReadonlyArray1<'_, f64>,
     ) -> PyResult<()> {
-        let (updates, _) = updates(self.draws.options.table, &keys, &priorities)?;
-        let Some(stream) = &mut self.stream else { return Ok(()) };
-        let reason = Reason::new(format!("the shard at {} to take priorities", self.draws.address));
-        let sent = wait(py, None, &reason, stream.update(&updates))?;
+        self.open()?;
+        let updates = updates(self.draws.options.table, &keys, &priorities)?;
+        let address = self.draws.address.clone();
+        let reason = || format!("the shard at {address} to take priorities");
+        let sent = wait(py, None, reason, async {
+            if self.stream.is_none() {
+                self.connect().await?;
+            }
+            match &mut self.stream {
+                Some(stream) => stream.update(&updates).await,
+                None => Ok(()),
+            }
+        })?;
         match sent {
-            Err(status) if is_refusal(&status) => Err(answered(&self.draws.address, &status)),
+            Err(status) if is_refusal(&status) => Err(answered(&address, &status)),
             // A stream that broke is noticed, and opened again, with the next batch.
             _ => Ok(()),
         }
     }
 
-    fn close(&mut self, py: Python<'_>) -> PyResult<()> {
-        let Some(stream) = self.stream.take() else { return Ok(()) };
-        let reason = Reason::new(format!("the shard at {} to take the last priorities", self.draws.address));
-        let finished = wait(py, Some(Instant::now() + CLOSE_WAIT), &reason, stream.finish())?;
-        let stale = finished.map_err(|status| answered(&self.draws.address, &status))?;
-        self.stale += stale;
+    /// Without `wait`, what was not sent is lost.
+    fn close(&mut self, py: Python<'_>, wait: bool) -> PyResult<()> {
+        self.closed = true;
+        let Some(stream) = self.stream.take().filter(|_| wait) else { return Ok(()) };
+        let reason = || format!("the shard at {} to take the last priorities", self.draws.address);
+        let finished = crate::waiting::wait(py, Some(Instant::now() + CLOSE_WAIT), reason, stream.finish())?;
+        self.stale += finished.map_err(|status| answered(&self.draws.address, &status))?;
         Ok(())
     }
 }
@@ -202,8 +222,14 @@ impl Sampler {
             decoder: Decoder::new(spec.codec),
             stream: None,
             begun: false,
+            closed: false,
+            opened: 0,
             stale: 0,
         }
+    }
+
+    fn open(&self) -> PyResult<()> {
+        if self.closed { Err(invalid("the sampler is closed")) } else { Ok(()) }
     }
 
     /// The next batch that has items. Tries again whatever may pass.
@@ -223,8 +249,8 @@ impl Sampler {
     }
 
     async fn attempt(&mut self, reason: &Reason) -> Result<Option<Batch>, Status> {
-        let Draws { address, client, run, options, min_size } = &mut self.draws;
         if !self.begun {
+            let Draws { address, client, options, min_size, .. } = &mut self.draws;
             let info = client.info(v1::InfoRequest {}).await?.into_inner();
             let standing = info.shard.and_then(|shard| shard.tables.get(options.table).copied());
             let items = standing.unwrap_or_default().items;
@@ -236,20 +262,28 @@ impl Sampler {
         }
         let stream = match &mut self.stream {
             Some(stream) => stream,
-            None => {
-                let (channel, options) = (channel(address), options.clone());
-                let opened =
-                    rpc::sampler::Sampler::open(channel, run, LEARNER_INCARNATION, &self.spec, options)
-                        .await?;
-                self.backoff.reset();
-                self.stream.insert(opened)
-            }
+            None => self.connect().await?,
         };
         let batch = stream.next().await?;
-        if batch.is_empty() {
-            reason.is(format!("items in the shard at {address}"));
+        if !batch.is_empty() {
+            return Ok(Some(batch));
         }
-        Ok((!batch.is_empty()).then_some(batch))
+        // Those that were asked for meanwhile are empty as well.
+        stream.drain().await?;
+        reason.is(format!("items in the shard at {}", self.draws.address));
+        Ok(None)
+    }
+
+    async fn connect(&mut self) -> Result<&mut rpc::sampler::Sampler, Status> {
+        let Draws { address, run, options, .. } = &self.draws;
+        let seed = options.seed.wrapping_add(self.opened);
+        let options = SamplerOptions { seed, ..options.clone() };
+        let opened =
+            rpc::sampler::Sampler::open(channel(address), run, LEARNER_INCARNATION, &self.spec, options);
+        let opened = opened.await?;
+        self.opened += 1;
+        self.backoff.reset();
+        Ok(self.stream.insert(opened))
     }
 }
 
@@ -298,12 +332,12 @@ impl Rows<'_> {
     }
 }
 
-/// New priorities, and the incarnation of the newest of their keys.
+/// New priorities from arrays.
 pub fn updates(
     table: usize,
     keys: &PyReadonlyArray2<'_, u64>,
     priorities: &PyReadonlyArray1<'_, f64>,
-) -> PyResult<(Updates, u32)> {
+) -> PyResult<Updates> {
     let (keys, priorities) = (keys.as_slice()?, priorities.as_slice()?);
     if keys.len() != 3 * priorities.len() {
         return Err(invalid(format!("{} priorities for {} items", priorities.len(), keys.len() / 3)));
@@ -320,6 +354,5 @@ pub fn updates(
         Ok((ItemKey { incarnation, slot, generation: key[2] }, priority))
     };
     let priorities: Vec<_> = keys.chunks_exact(3).zip(priorities).map(update).collect::<PyResult<_>>()?;
-    let incarnation = priorities.iter().map(|(key, _)| key.incarnation).next_back().unwrap_or(0);
-    Ok((Updates { table, priorities, ..Updates::default() }, incarnation))
+    Ok(Updates { table, priorities, ..Updates::default() })
 }

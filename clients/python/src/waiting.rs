@@ -1,7 +1,7 @@
 //! Waiting with Python's lock released: Ctrl-C ends it, and who waits long says for what.
 
 use std::pin::pin;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{PyRuntimeError, PyTimeoutError};
@@ -15,7 +15,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How often a wait says for what.
 const SAY_EVERY: Duration = Duration::from_secs(10);
 
-/// What is waited for, in words, as whoever waits knows it.
+/// What is waited for, in words, as whoever waits comes to know it.
 #[derive(Debug, Default)]
 pub struct Reason(Mutex<String>);
 
@@ -25,11 +25,11 @@ impl Reason {
     }
 
     pub fn is(&self, what: impl Into<String>) {
-        *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = what.into();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = what.into();
     }
 
-    fn get(&self) -> String {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    pub fn get(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -57,7 +57,7 @@ pub fn runtime() -> PyResult<&'static Runtime> {
 pub fn wait<T: Send>(
     py: Python<'_>,
     deadline: Option<Instant>,
-    reason: &Reason,
+    reason: impl Fn() -> String,
     future: impl Future<Output = T> + Send,
 ) -> PyResult<T> {
     let runtime = runtime()?;
@@ -75,11 +75,11 @@ pub fn wait<T: Send>(
         let now = Instant::now();
         if deadline.is_some_and(|at| now >= at) {
             let waited = (now - start).as_secs_f64();
-            return Err(PyTimeoutError::new_err(format!("waited {waited:.1} s for {}", reason.get())));
+            return Err(PyTimeoutError::new_err(format!("waited {waited:.1} s for {}", reason())));
         }
         if now >= say_at {
             say_at = now + SAY_EVERY;
-            let text = format!("waiting for {} since {:.0} s", reason.get(), (now - start).as_secs_f64());
+            let text = format!("waiting for {} since {:.0} s", reason(), (now - start).as_secs_f64());
             py.import("logging")?
                 .call_method1("getLogger", ("quiver_replay",))?
                 .call_method1("warning", (text,))?;
@@ -89,7 +89,7 @@ pub fn wait<T: Send>(
 
 /// A time from now, from seconds as Python gives them.
 pub fn deadline(seconds: Option<f64>) -> PyResult<Option<Instant>> {
-    let Some(seconds) = seconds else { return Ok(None) };
+    let Some(seconds) = seconds.filter(|&seconds| seconds != f64::INFINITY) else { return Ok(None) };
     let wait = Duration::try_from_secs_f64(seconds)
         .map_err(|error| crate::error::invalid(format!("timeout {seconds}: {error}")))?;
     Ok(Instant::now().checked_add(wait))

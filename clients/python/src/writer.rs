@@ -1,6 +1,7 @@
 //! One environment's steps, packed and sent in chunks.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::Instant;
 
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use proto::limits::{CHUNK_ITEMS_MAX, CHUNK_STEPS_MAX, INSERT_BYTES_MAX};
@@ -13,8 +14,10 @@ use rpc::writer::State;
 use value::priority::Priority;
 
 use crate::error::{ended, invalid};
+use crate::keeper::Keeper;
+use crate::lanes::{Lease, Mark};
 use crate::store::index;
-use crate::waiting::{Reason, deadline, runtime, wait};
+use crate::waiting::{deadline, runtime, wait};
 
 /// Chunks that are sent before the first of them must be acknowledged.
 const AT_ONCE: usize = 8;
@@ -22,9 +25,15 @@ const AT_ONCE: usize = 8;
 /// Steps of an item.
 const LENGTH_MAX: u64 = 255;
 
+/// Items that the last frame of an episode may complete.
+const ITEMS_AT_ONCE: usize = CHUNK_ITEMS_MAX / 2;
+
 #[pyclass(module = "quiver_replay._core")]
 pub struct Writer {
     address: Address,
+    lease: Lease,
+    /// Held, not used.
+    _keeper: Option<Arc<Keeper>>,
     /// Absent once closed.
     connection: Option<rpc::writer::Writer>,
     lane: Lane,
@@ -72,25 +81,29 @@ impl Writer {
         terminated: bool,
         truncated: bool,
         life_lost: bool,
+        timeout: Option<f64>,
     ) -> PyResult<()> {
+        let until = deadline(timeout)?;
         let mut taken = self.taken(action, reward, log_probability)?;
         (taken.terminated, taken.truncated, taken.life_lost) = (terminated, truncated, life_lost);
         self.lane.may_act()?;
-        self.send(py, self.lane.is_full())?;
+        self.send(py, self.lane.is_full(), until)?;
         let frame = self.frame(frame.as_slice()?)?;
         self.lane.push(frame, Some(taken));
         Ok(())
     }
 
-    fn end(&mut self, py: Python<'_>, frame: PyReadonlyArray1<'_, u8>) -> PyResult<()> {
+    fn end(&mut self, py: Python<'_>, frame: PyReadonlyArray1<'_, u8>, timeout: Option<f64>) -> PyResult<()> {
+        let until = deadline(timeout)?;
         self.lane.may_end()?;
-        self.send(py, self.lane.is_full())?;
+        self.send(py, self.lane.is_full(), until)?;
         let frame = self.frame(frame.as_slice()?)?;
         self.lane.push(frame, None);
         Ok(())
     }
 
     fn item(&mut self, length: u64, priority: Option<f64>, table: Option<&str>) -> PyResult<()> {
+        self.connection()?;
         let table = index(&self.tables, table)? as u8;
         self.lane.item(length, self::priority(priority)?, table)
     }
@@ -106,8 +119,10 @@ impl Writer {
         priorities: Option<PyReadonlyArray1<'_, f64>>,
         terminated: bool,
         length: u64,
-        table: Option<&str>,
+        tables: Vec<String>,
+        timeout: Option<f64>,
     ) -> PyResult<()> {
+        let until = deadline(timeout)?;
         let (frames, actions, rewards) = (frames.as_slice()?, actions.as_slice()?, rewards.as_slice()?);
         let log_probabilities = log_probabilities.as_ref().map(PyReadonlyArray1::as_slice).transpose()?;
         let priorities = priorities.as_ref().map(PyReadonlyArray1::as_slice).transpose()?;
@@ -126,8 +141,9 @@ impl Writer {
                 return Err(invalid(format!("{got} {what} for {steps} actions, must be {wanted}")));
             }
         }
-        let table = index(&self.tables, table)? as u8;
-        // Everything is checked before the first step is stored.
+        // Everything is checked before the first step is taken.
+        let named = tables.iter().map(|name| Ok(index(&self.tables, Some(name))? as u8));
+        let tables: Vec<u8> = if tables.is_empty() { vec![0] } else { named.collect::<PyResult<_>>()? };
         let taken = |step: usize| {
             let log_probability = log_probabilities.map_or(0.0, |all| all[step]);
             let mut taken = self.taken(actions[step], rewards[step], log_probability)?;
@@ -141,59 +157,54 @@ impl Writer {
         if !(1..=LENGTH_MAX).contains(&length) {
             return Err(invalid(format!("length is {length}, must be 1 to {LENGTH_MAX}")));
         }
-        if !matches!(self.lane.episode, Episode::Between { .. }) {
-            return Err(invalid("an episode is under way: end() it first"));
+        if length as usize * tables.len() > ITEMS_AT_ONCE {
+            return Err(invalid(format!("length times tables must be {ITEMS_AT_ONCE} or less")));
         }
+        if !matches!(self.lane.episode, Episode::Between { .. }) {
+            return Err(invalid("an episode is under way: end() it first, or abandon() it"));
+        }
+        self.send(py, self.lane.is_full(), until)?;
 
-        let first = self.lane.next_step;
-        let (total, mut done) = (steps as u64, 0);
-        for (step, frame) in frames.chunks_exact(self.lane.frame_bytes).enumerate() {
-            if let Err(error) = self.send(py, self.lane.is_full()) {
-                self.lane.abandon();
+        let start = self.lane.start();
+        let mut episode = Whole {
+            frames,
+            taken: &taken,
+            priorities: &priorities,
+            tables: &tables,
+            length,
+            step: 0,
+            item: 0,
+        };
+        loop {
+            let lane = &mut self.lane;
+            if py.detach(|| episode.pack(lane)) {
+                return Ok(());
+            }
+            if let Err(error) = self.send(py, true, until) {
+                self.lane.undo(&start);
                 return Err(error);
             }
-            self.lane.push(frame, taken.get(step).copied());
-            // All items that this frame completes.
-            while done < total && (done + length).min(total) <= step as u64 {
-                let end = (done + length).min(total);
-                let item = NewItem {
-                    first: first + done,
-                    length: (end - done) as u8,
-                    priority: priorities[done as usize],
-                    table,
-                };
-                self.lane.items.push(item);
-                self.lane.last_first = item.first;
-                done += 1;
-            }
         }
-        Ok(())
     }
 
-    fn abandon(&mut self) {
+    fn abandon(&mut self) -> PyResult<()> {
+        self.connection()?;
         self.lane.abandon();
+        Ok(())
     }
 
     fn flush(&mut self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         let until = deadline(timeout)?;
-        self.send(py, true)?;
-        let connection = self.connection.as_ref().ok_or_else(closed)?;
-        let reason = Reason::new(self.waits_for("to acknowledge"));
-        loop {
-            let at = std::time::Instant::now() + Duration::from_secs(1);
-            let part = until.map_or(at, |until| until.min(at));
-            // What the writer waits for changes, and should be said as it is.
-            match wait(py, Some(part), &reason, connection.flush()) {
-                Err(error)
-                    if error.is_instance_of::<pyo3::exceptions::PyTimeoutError>(py)
-                        && Some(part) != until =>
-                {
-                    reason.is(self.waits_for("to acknowledge"));
-                }
-                Err(error) => return Err(error),
-                Ok(done) => return done.map_err(|state| ended(&self.address, &state)),
-            }
-        }
+        self.send(py, true, until)?;
+        let connection = self.connection()?;
+        let done = wait(py, until, || self.waits_for("to acknowledge"), connection.flush())?;
+        done.map_err(|state| ended(&self.address, &state))
+    }
+
+    /// Steps that were not sent.
+    #[getter]
+    fn unsent(&self) -> usize {
+        self.lane.steps.len()
     }
 
     #[getter]
@@ -205,12 +216,18 @@ impl Writer {
         }
     }
 
-    fn close(&mut self, py: Python<'_>) -> PyResult<()> {
+    fn close(&mut self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         if self.connection.is_some() {
-            self.flush(py, None)?;
-            self.connection = None;
+            self.flush(py, timeout)?;
+            self.leave();
         }
         Ok(())
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 
@@ -218,10 +235,12 @@ impl Writer {
     pub fn new(
         address: Address,
         run: &str,
-        key: LaneKey,
+        lease: Lease,
         spec: &StoreSpec,
         chunk_steps: usize,
+        keeper: Option<Arc<Keeper>>,
     ) -> PyResult<Self> {
+        let key = lease.key;
         if !(1..=CHUNK_STEPS_MAX).contains(&chunk_steps) {
             return Err(invalid(format!("chunk_steps is {chunk_steps}, must be 1 to {CHUNK_STEPS_MAX}")));
         }
@@ -245,25 +264,40 @@ impl Writer {
             steps: Vec::new(),
             frames: Vec::new(),
             items: Vec::new(),
-            sequence: 0,
-            next_step: 0,
-            episode: Episode::Between { first: 0 },
+            sequence: lease.from.sequence,
+            next_step: lease.from.next_step,
+            episode: Episode::Between { first: lease.from.next_step },
             last_first: 0,
         };
-        Ok(Self { address, connection, lane, tables: spec.options.tables.clone(), actions: spec.actions })
+        let (tables, actions) = (spec.options.tables.clone(), spec.actions);
+        Ok(Self { address, lease, _keeper: keeper, connection, lane, tables, actions })
+    }
+
+    fn connection(&self) -> PyResult<&rpc::writer::Writer> {
+        self.connection.as_ref().ok_or_else(|| invalid("the writer is closed"))
+    }
+
+    /// The next writer of this lane goes on here.
+    fn leave(&mut self) {
+        let Some(connection) = self.connection.take() else { return };
+        // What was not sent, or an episode that did not end, is a gap.
+        self.lane.abandon();
+        let mark = Mark { sequence: self.lane.sequence, next_step: self.lane.next_step };
+        self.lease.give_back(mark, connection.state().is_final());
     }
 
     /// Sends what there is, if `now`.
-    fn send(&mut self, py: Python<'_>, now: bool) -> PyResult<()> {
-        let connection = self.connection.as_ref().ok_or_else(closed)?;
+    fn send(&mut self, py: Python<'_>, now: bool, until: Option<Instant>) -> PyResult<()> {
+        let connection = self.connection()?;
         if !now || self.lane.steps.is_empty() {
             return Ok(());
         }
         // Only once there is room: whoever is interrupted while waiting has lost nothing.
-        let reason = Reason::new(self.waits_for("to take more"));
-        wait(py, None, &reason, connection.room())?.map_err(|state| ended(&self.address, &state))?;
+        let room = wait(py, until, || self.waits_for("to take more"), connection.room())?;
+        room.map_err(|state| ended(&self.address, &state))?;
         let chunk = self.lane.take();
-        let sent = wait(py, None, &reason, connection.send(chunk))?;
+        let connection = self.connection()?;
+        let sent = wait(py, None, || self.waits_for("to take more"), connection.send(chunk))?;
         sent.map_err(|state| ended(&self.address, &state))
     }
 
@@ -294,12 +328,88 @@ impl Writer {
     }
 }
 
+/// An episode on its way into a lane.
+struct Whole<'a> {
+    frames: &'a [u8],
+    taken: &'a [Taken],
+    priorities: &'a [InitialPriority],
+    tables: &'a [u8],
+    length: u64,
+    /// Frames and items that are in.
+    step: usize,
+    item: usize,
+}
+
+impl Whole<'_> {
+    /// Packs frames until the lane has a chunk to send, and says whether all are in.
+    fn pack(&mut self, lane: &mut Lane) -> bool {
+        let total = self.taken.len();
+        while self.step <= total {
+            if lane.is_full() {
+                return false;
+            }
+            let frame = &self.frames[self.step * lane.frame_bytes..][..lane.frame_bytes];
+            lane.push(frame, self.taken.get(self.step).copied());
+            // All items that this frame completes.
+            while self.item < total && (self.item + self.length as usize).min(total) <= self.step {
+                let length = (self.length as usize).min(total - self.item) as u8;
+                let first = lane.next_step - 1 - (self.step - self.item) as u64;
+                let priority = self.priorities[self.item];
+                lane.items.extend(self.tables.iter().map(|&table| NewItem {
+                    first,
+                    length,
+                    priority,
+                    table,
+                }));
+                lane.last_first = first;
+                self.item += 1;
+            }
+            self.step += 1;
+        }
+        true
+    }
+}
+
+/// Where a lane stood.
+struct Start {
+    sequence: u64,
+    next_step: u64,
+    steps: usize,
+    frames: usize,
+    items: usize,
+    last_first: u64,
+}
+
 impl Lane {
-    /// Whether what there is must be sent before another frame, which may complete many items.
+    fn start(&self) -> Start {
+        Start {
+            sequence: self.sequence,
+            next_step: self.next_step,
+            steps: self.steps.len(),
+            frames: self.frames.len(),
+            items: self.items.len(),
+            last_first: self.last_first,
+        }
+    }
+
+    /// Takes back what came after. If some of it was sent, the rest is lost on the way.
+    fn undo(&mut self, start: &Start) {
+        if self.sequence != start.sequence {
+            return self.abandon();
+        }
+        self.steps.truncate(start.steps);
+        self.frames.truncate(start.frames);
+        self.items.truncate(start.items);
+        (self.next_step, self.last_first) = (start.next_step, start.last_first);
+        self.episode = Episode::Between { first: self.next_step };
+        self.encoder = Encoder::new(self.codec, self.frame_bytes);
+    }
+
+    /// Whether what there is must be sent before another frame, which may be large and complete many items.
     fn is_full(&self) -> bool {
         self.steps.len() >= self.chunk_steps
-            || self.items.len() + LENGTH_MAX as usize > CHUNK_ITEMS_MAX
-            || self.frames.len() > INSERT_BYTES_MAX / 2
+            || self.items.len() + ITEMS_AT_ONCE > CHUNK_ITEMS_MAX
+            || self.frames.len() > INSERT_BYTES_MAX / 4
     }
 
     fn may_act(&self) -> PyResult<()> {
@@ -354,7 +464,7 @@ impl Lane {
             ));
         }
         if self.items.len() == CHUNK_ITEMS_MAX {
-            return Err(invalid(format!("{} items in one chunk: flush() first", self.items.len())));
+            return Err(invalid(format!("{} items since the last step that was sent", self.items.len())));
         }
         self.last_first = first;
         self.items.push(NewItem { first, length: length as u8, priority, table });
@@ -387,8 +497,4 @@ fn priority(priority: Option<f64>) -> PyResult<InitialPriority> {
     let valid = Priority::try_new(priority);
     let valid = valid.map_err(|_| invalid(format!("priority {priority}: must be finite and 0 or more")))?;
     Ok(InitialPriority::Of(valid))
-}
-
-fn closed() -> PyErr {
-    invalid("the writer is closed")
 }

@@ -7,6 +7,7 @@ import os
 import pathlib
 import signal
 import threading
+import time
 import unittest
 
 import numpy as np
@@ -133,7 +134,7 @@ class Writing(unittest.TestCase):
                     (lambda: writer.append(frames, 0, 0.0), "a frame must be"),
                     (lambda: writer.append(frames[0].astype(np.int64), 0, 0.0), "a frame must be"),
                     (lambda: writer.append(frames[0], ACTIONS, 0.0), "action 7: must be 0 to 6"),
-                    (lambda: writer.append(frames[0], -1, 0.0), "action -1"),
+                    (lambda: writer.append(frames[0], -1, 0.0), "action is -1"),
                     (lambda: writer.append(frames[0], 0, float("nan")), "must be finite"),
                     (lambda: writer.end(frames[0]), "no step has ended the episode"),
                     (lambda: writer.item(), "made before flush"),
@@ -143,6 +144,9 @@ class Writing(unittest.TestCase):
                     (lambda: writer.write(frames, actions, rewards, terminated=True, priorities=-rewards**2), "priority"),
                     (lambda: writer.write(frames, actions, rewards, terminated=True, length=0), "length is 0"),
                     (lambda: writer.write(frames, actions, rewards, terminated=True, table="x"), "no table"),
+                    (lambda: writer.write(frames, actions + 0.5, rewards, terminated=True), "actions must be whole numbers"),
+                    (lambda: writer.write(frames, actions, rewards[:, None], terminated=True), "rewards must have one dim"),
+                    (lambda: writer.write(frames, ["1"] * 5, rewards, terminated=True), "actions must be numbers"),
                 ]
                 for call, words in nonsense:
                     with self.assertRaisesRegex(ValueError, words):
@@ -180,6 +184,9 @@ class Writing(unittest.TestCase):
     def test_the_newer_writer_of_an_actor_ends_the_older(self) -> None:
         with Shard() as shard:
             client = client_of(shard)
+            with self.assertRaisesRegex(ValueError, "has a writer in this process"):
+                both = client.writer(9), client.writer(9)
+                del both
             old, new = client.writer(3, incarnation=1), client.writer(3, incarnation=2)
             whole = episode(0, 9)
             new.write(*whole, terminated=True)
@@ -189,6 +196,47 @@ class Writing(unittest.TestCase):
                 old.flush()
             new.close()
 
+    def test_lanes_of_one_process_write_side_by_side_and_one_after_the_other(self) -> None:
+        with Shard() as shard:
+            client = client_of(shard)
+            with client.writer(lane=0) as first, client.writer(lane=1) as second:
+                for _ in range(3):
+                    for writer in [first, second]:
+                        writer.write(*episode(0, 10), terminated=True)
+                        writer.flush()
+            # A lane goes on where it ended, also in the middle of an episode.
+            for _ in range(3):
+                with client.writer(lane=1) as writer:
+                    writer.write(*episode(0, 10), terminated=True)
+                    writer.append(episode(0, 1)[0][0], 0, 0.0)
+            self.assertEqual(client.inspect()["items"], 90)
+
+    def test_one_episode_for_two_tables(self) -> None:
+        with Shard() as shard:
+            client = client_of(shard, tables=[Table("a", 500), Table("b", 500, sampler="uniform"), Table("c", 9)])
+            with client.writer(chunk_steps=7) as writer:
+                writer.write(*episode(0, 60), terminated=True, length=3, table=["a", "b"])
+            self.assertEqual([client.inspect(table)["items"] for table in "abc"], [60, 60, 0])
+            drawn = [client.sampler(20, table, length=3).sample() for table in "ab"]
+            self.assertEqual([len(batch) for batch in drawn], [20, 20])
+
+    def test_an_interrupted_episode_harms_no_other(self) -> None:
+        with Shard() as shard:
+            client = client_of(shard, inserts_max=10)
+            writer = client.writer(chunk_steps=8)
+            whole = episode(0, 10)
+            written = 0
+            with self.assertRaises(TimeoutError):
+                for _ in range(100):
+                    writer.write(*whole, terminated=True, timeout=0.2)
+                    written += 10
+            self.assertGreater(written, 0)
+            client.allow(None)
+            writer.write(*whole, terminated=True)
+            writer.close()
+            items = client.inspect()["items"]
+            self.assertTrue(written + 10 <= items < written + 20, (written, items))
+
     def test_writers_wait_for_an_allowance_and_say_so(self) -> None:
         with Shard() as shard:
             client = client_of(shard, inserts_max=20)
@@ -197,7 +245,9 @@ class Writing(unittest.TestCase):
                 writer.write(*episode(0, 10), terminated=True)
             with self.assertRaisesRegex(TimeoutError, "waited .* s for the shard"):
                 writer.flush(timeout=0.3)
-            until("the shard says why", lambda: writer.waiting_for)
+            with self.assertRaisesRegex(TimeoutError, r"waited 1\.[5-9] s .*allowance 20 reached"):
+                writer.flush(timeout=1.5)
+            self.assertIn("allowance", str(writer.waiting_for))
             waiting = client.inspect()["waiting"]
             self.assertEqual([one["who"] for one in waiting], ["actor 0"])
             client.allow(None)
@@ -223,10 +273,23 @@ class Sampling(unittest.TestCase):
                 batch = next(sampler)
                 self.assertTrue((batch.priorities == 7).all() and (batch.probabilities == 1).all())
             self.assertEqual(client.update_priorities(only, [8.0]), (1, 0))
+            self.assertEqual(client.update_priorities([], []), (0, 0))
+            # Keys of another life of the shard, before or after its own.
+            other = only.copy()
+            other[0, 0] ^= 1
+            for mixed in [[only, other], [other, only]]:
+                self.assertEqual(client.update_priorities(np.concatenate(mixed), [8.0, 8.0]), (1, 1))
             gone = only.copy()
             gone[0, 2] += 1000
             self.assertEqual(client.update_priorities(gone, [8.0]), (0, 1))
-            for wrong in [[-1.0], [float("nan")], [1.0, 2.0]]:
+            with client.sampler(8) as sampler:
+                sampler.update(np.concatenate([only, gone, other]), [8.0, 8.0, 8.0])
+                sampler.update(only, [9.0])
+            self.assertEqual((sampler.stale_updates, client.inspect()["largest_priority"]), (2, 9.0))
+            for call in [lambda: sampler.update(only, [1.0]), lambda: next(sampler)]:
+                with self.assertRaisesRegex(ValueError, "closed"):
+                    call()
+            for wrong in [[-1.0], [float("nan")], [1.0, 2.0], [[1.0]]]:
                 with self.assertRaises(ValueError):
                     client.update_priorities(only, wrong)
 
@@ -241,6 +304,29 @@ class Sampling(unittest.TestCase):
                     sampler.update(batch, np.full(10, 2.0))
                     sampler.update(batch, np.full(10, 3.0))
             self.assertEqual(client.inspect()["updates"], 60)
+
+    def test_any_number_of_updates_between_batches(self) -> None:
+        with Shard() as shard:
+            client = client_of(shard)
+            with client.writer() as writer:
+                writer.write(*episode(0, 250), terminated=True)
+            with client.sampler(1000) as sampler:
+                batch = sampler.sample()
+                for _ in range(300):
+                    sampler.update(batch, np.ones(1000))
+                self.assertEqual(len(sampler.sample(timeout=60)), 1000)
+            self.assertEqual(client.inspect()["updates"], 300_000)
+
+    def test_an_error_within_is_not_hidden(self) -> None:
+        with Shard() as shard:
+            client = client_of(shard)
+            with client.writer() as writer:
+                writer.write(*episode(0, 10), terminated=True)
+            with self.assertRaises(KeyError), client.sampler(4) as sampler:
+                next(sampler)
+                shard.kill()
+                raise KeyError("mine")
+            shard.start()
 
     def test_tables_are_views_of_the_same_frames(self) -> None:
         with Shard() as shard:
@@ -275,6 +361,9 @@ class Sampling(unittest.TestCase):
                 self.assertTrue(fourth is first and first is not second and second is not third)
                 mine = sampler.new_batch()
                 self.assertTrue(sampler.sample(mine) is mine and len(mine) == 8)
+                kept = mine.copy()
+                sampler.sample(kept)
+                self.assertEqual(kept.states[0, -1, 0, 0] + 1, kept.next_states[0, -1, 0, 0])
             with self.assertRaisesRegex(ValueError, "another sampler"):
                 client.sampler(9).sample(Batch(8, 1, STACK, SHAPE, np.uint8))
             with self.assertRaisesRegex(ValueError, "length=2"):
@@ -347,8 +436,14 @@ class Trouble(unittest.TestCase):
         for address in ["", "nonsense", "host:port"]:
             with self.assertRaises(ValueError):
                 Client(address, SHAPE)
-        with self.assertRaises(ValueError):
-            Client("127.0.0.1:1", (0, 4))
+        for shape in [(0, 4), (-2, -15), (2.5,)]:
+            with self.assertRaisesRegex(ValueError, "shape"):
+                Client("127.0.0.1:1", shape)  # type: ignore[arg-type]
+        with self.assertRaisesRegex(ValueError, "frame_bytes"):
+            Client("127.0.0.1:1", (4000, 4000)).create([Table("t", 1)], actions=1)
+        for nonsense in [{"capacity": -1}, {"capacity": 1e6}, {"max_times_sampled": -1}]:
+            with self.assertRaisesRegex(ValueError, next(iter(nonsense))):
+                Table(**{"name": "t", "capacity": 1, **nonsense})  # type: ignore[arg-type]
         with self.assertRaises(ValueError):
             Client("127.0.0.1:1", (4,), object)
 
@@ -368,6 +463,12 @@ class Trouble(unittest.TestCase):
             client.configure(capacity=2000, priority_exponent=0.5)
             seen = client.inspect()
             self.assertEqual((seen["capacity"], seen["priority_exponent"]), (2000, 0.5))
+            # It stays so, and a shard that forgot is told so.
+            time.sleep(1.5)
+            self.assertEqual(client.inspect()["capacity"], 2000)
+            shard.kill()
+            shard.start()
+            until("it was told", lambda: client.inspect()["capacity"] == 2000)
 
     def test_an_interrupt_ends_a_wait(self) -> None:
         def interrupt(*_: object) -> None:

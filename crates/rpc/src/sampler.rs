@@ -6,11 +6,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use proto::limits::{INSERT_BYTES_MAX, SAMPLE_BYTES_MAX};
+use proto::limits::{INSERT_BYTES_MAX, SAMPLE_BYTES_MAX, UPDATES_MAX};
 use proto::v1::replay_client::ReplayClient;
 use proto::{Batch, StoreSpec, Updates, convert, v1};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use replay::ItemKey;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
@@ -41,14 +42,23 @@ pub struct SamplerOptions {
 #[derive(Debug)]
 pub struct Sampler {
     requests: mpsc::Sender<v1::SampleRequest>,
-    replies: Streaming<v1::SampleReply>,
+    inbox: Inbox,
     options: SamplerOptions,
+    rng: ChaCha8Rng,
+    /// To be sent with the next request.
+    updates: Updates,
+}
+
+/// What the shard answers.
+#[derive(Debug)]
+struct Inbox {
+    replies: Streaming<v1::SampleReply>,
     stack: usize,
     actions: u16,
-    rng: ChaCha8Rng,
     /// Of the replies under way, whether each brings a batch.
     under_way: VecDeque<bool>,
-    updates: Option<v1::Updates>,
+    /// Batches that came and were not taken.
+    ready: VecDeque<Batch>,
     news: News,
     stale: u64,
 }
@@ -72,95 +82,150 @@ impl Sampler {
         let call = client.sample(ReceiverStream::new(receiver));
         let replies = timeout(ANSWER_WAIT_MAX, call).await.map_err(|_| silent())??.into_inner();
         let rng = ChaCha8Rng::seed_from_u64(options.seed);
-        let mut sampler = Self {
-            requests,
+        let inbox = Inbox {
             replies,
-            options,
             stack: spec.options.stack,
             actions: spec.actions,
-            rng,
-            under_way: VecDeque::new(),
-            updates: None,
+            // The hello draws nothing and says where the shard stands.
+            under_way: VecDeque::from([false]),
+            ready: VecDeque::new(),
             news: News::default(),
             stale: 0,
         };
-        // The hello draws nothing and says where the shard stands.
-        sampler.reply().await?;
+        let mut sampler = Self { requests, inbox, options, rng, updates: Updates::default() };
+        sampler.drain().await?;
         Ok(sampler)
     }
 
-    /// The next batch. Empty if the table has no items, or smaller if it uses them up and has fewer.
+    /// The next batch. Empty if the table has no items, or smaller if it uses them up and has fewer. May be given up at
+    /// any time.
     pub async fn next(&mut self) -> Result<Batch, Status> {
-        while self.under_way.iter().filter(|&&batch| batch).count() <= self.options.prefetch {
-            self.request().await?;
+        while self.inbox.batches() <= self.options.prefetch {
+            let points = self.points();
+            self.send(points).await?;
         }
         loop {
-            let batch = self.reply().await?;
-            if self.under_way.pop_front() == Some(true) {
+            if let Some(batch) = self.inbox.ready.pop_front() {
                 return Ok(batch);
             }
+            self.inbox.read().await?;
         }
+    }
+
+    /// New priorities, sent along with the next request. Keys of another incarnation than the shard's are stale.
+    pub async fn update(&mut self, updates: &Updates) -> Result<(), Status> {
+        let incarnation = self.inbox.news.incarnation;
+        let own = |key: &ItemKey| key.incarnation == incarnation;
+        let count = self.updates.priorities.len() + updates.priorities.len();
+        self.updates.priorities.extend(updates.priorities.iter().filter(|(key, _)| own(key)));
+        self.inbox.stale += (count - self.updates.priorities.len()) as u64;
+        self.updates.removed.extend(updates.removed.iter().filter(|key| own(key)));
+        self.updates.table = updates.table;
+        self.updates.largest = updates.largest.or(self.updates.largest);
+        while self.updates.priorities.len().max(self.updates.removed.len()) > UPDATES_MAX {
+            self.send(Vec::new()).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for what was asked for ahead, and drops it.
+    pub async fn drain(&mut self) -> Result<(), Status> {
+        while !self.inbox.under_way.is_empty() {
+            self.inbox.read().await?;
+        }
+        self.inbox.ready.clear();
+        Ok(())
     }
 
     /// Sends what is left to send, waits until the shard has done it, and says how many updates were for items that were
     /// gone. What was drawn ahead is dropped.
     pub async fn finish(mut self) -> Result<u64, Status> {
-        if self.updates.is_some() {
+        while self.updates != Updates::default() {
             self.send(Vec::new()).await?;
         }
-        while self.under_way.pop_front().is_some() {
-            self.reply().await?;
-        }
-        Ok(self.stale)
-    }
-
-    /// New priorities, sent along with the next request.
-    pub async fn update(&mut self, updates: &Updates) -> Result<(), Status> {
-        if self.updates.is_some() {
-            // Two batches of updates between two requests: the first goes by itself.
-            self.send(Vec::new()).await?;
-        }
-        let incarnation = updates.priorities.last().map_or(self.news.incarnation, |(key, _)| key.incarnation);
-        self.updates = Some(convert::updates_message(updates, incarnation));
-        Ok(())
+        self.drain().await?;
+        Ok(self.inbox.stale)
     }
 
     /// Where the shard stood with the last reply.
     pub fn news(&self) -> &News {
-        &self.news
+        &self.inbox.news
     }
 
     /// Updates so far whose items were gone.
     pub fn stale(&self) -> u64 {
-        self.stale
+        self.inbox.stale
     }
 
-    async fn request(&mut self) -> Result<(), Status> {
+    /// Where a batch is drawn.
+    fn points(&mut self) -> Vec<f64> {
         let (count, stratified) = (self.options.batch, self.options.stratified);
-        let mut point = |share: usize| {
+        let point = |share: usize| {
             let uniform: f64 = self.rng.random();
             let point = if stratified { (share as f64 + uniform) / count as f64 } else { uniform };
             point.min(1.0 - f64::EPSILON)
         };
-        let points = (0..count).map(&mut point).collect();
-        self.send(points).await
+        (0..count).map(point).collect()
     }
 
+    /// Sends a request, and with it as many of the updates as fit. A shard whose replies nobody reads stops reading too,
+    /// so they are read while this waits. Whoever gives up has sent nothing.
     async fn send(&mut self, points: Vec<f64>) -> Result<(), Status> {
-        self.under_way.push_back(!points.is_empty());
-        let (table, updates) = (self.options.table as u32, self.updates.take());
-        let request = v1::SampleRequest { points, table, updates, ..v1::SampleRequest::default() };
-        self.requests.send(request).await.map_err(|_| ended())
+        let permit = loop {
+            tokio::select! {
+                permit = self.requests.reserve() => break permit.map_err(|_| ended())?,
+                read = self.inbox.read() => read?,
+            }
+        };
+        let batch = !points.is_empty();
+        let updates = take(&mut self.updates);
+        let updates = updates.map(|updates| convert::updates_message(&updates, self.inbox.news.incarnation));
+        let table = self.options.table as u32;
+        permit.send(v1::SampleRequest { points, table, updates, ..v1::SampleRequest::default() });
+        self.inbox.under_way.push_back(batch);
+        Ok(())
+    }
+}
+
+impl Inbox {
+    /// Batches that are here or under way.
+    fn batches(&self) -> usize {
+        self.ready.len() + self.under_way.iter().filter(|&&batch| batch).count()
     }
 
-    async fn reply(&mut self) -> Result<Batch, Status> {
+    /// Takes in one reply. May be given up at any time.
+    async fn read(&mut self) -> Result<(), Status> {
         let reply = timeout(ANSWER_WAIT_MAX, self.replies.message()).await.map_err(|_| silent())??;
         let reply = reply.ok_or_else(ended)?;
         self.stale += reply.stale;
         self.news = reply.shard.map(News::from).unwrap_or_default();
-        let batch = Batch::new(reply.batch.unwrap_or_default(), self.stack, self.actions);
-        batch.map_err(|invalid| Status::internal(format!("a batch that can't be: {invalid}")))
+        let brings_batch =
+            self.under_way.pop_front().ok_or_else(|| Status::internal("an answer to nothing"))?;
+        if brings_batch {
+            let batch = Batch::new(reply.batch.unwrap_or_default(), self.stack, self.actions);
+            let invalid = |invalid| Status::internal(format!("a batch that can't be: {invalid}"));
+            self.ready.push_back(batch.map_err(invalid)?);
+        }
+        Ok(())
     }
+}
+
+/// The first of the updates: as many as one message may have, if there are any.
+fn take(updates: &mut Updates) -> Option<Updates> {
+    if *updates == Updates::default() {
+        return None;
+    }
+    let (changed, gone) = (updates.priorities.len().min(UPDATES_MAX), updates.removed.len().min(UPDATES_MAX));
+    let first = Updates {
+        table: updates.table,
+        priorities: updates.priorities.drain(..changed).collect(),
+        removed: updates.removed.drain(..gone).collect(),
+        largest: updates.largest.take(),
+    };
+    if updates.priorities.is_empty() && updates.removed.is_empty() {
+        *updates = Updates::default();
+    }
+    Some(first)
 }
 
 fn ended() -> Status {

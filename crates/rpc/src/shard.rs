@@ -76,7 +76,7 @@ impl From<v1::Shard> for News {
             mass: table.mass,
             largest_priority: table.largest_priority,
             bytes_used: shard.bytes_used,
-            forgotten: table.evicted + table.reclaimed_items,
+            forgotten: table.evicted.saturating_add(table.reclaimed_items),
             samples: table.samples,
         }
     }
@@ -257,7 +257,7 @@ impl Updater {
             updates: Some(message),
         };
         let reply = self.client.update_priorities(request).await?.into_inner();
-        Ok((reply.applied, reply.stale + gone))
+        Ok((reply.applied, reply.stale.saturating_add(gone)))
     }
 }
 

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from . import checks
 
 
 class Batch:
     """Up to `size` items, each of 1 to `length` steps. The arrays are made once and filled again and again.
 
     Every array has one row for each item. What belongs to single steps has `length` columns; those behind an item's
-    own steps are 0.
+    own steps are 0, and frames there repeat its last one.
     """
 
     def __init__(self, size: int, length: int, stack: int, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
-        if size < 1 or length < 1:
-            raise ValueError(f"a batch has 1 item of 1 step or more, not {size} of {length}")
-        self.size = size
-        self.length = length
+        self.size = checks.count("size", size, 1)
+        self.length = checks.count("length", length, 1, 255)
         self.stack = stack
         self.count = 0
         self._frames: npt.NDArray[Any] = np.zeros((size, stack + length, *shape), dtype)
-        self._bytes = self._frames.reshape(size, -1).view(np.uint8)
         self._actions = np.zeros((size, length), np.int64)
         self._rewards = np.zeros((size, length), np.float32)
         self._log_probabilities = np.zeros((size, length), np.float32)
@@ -36,6 +36,14 @@ class Batch:
         self._priorities = np.zeros(size, np.float64)
         self._times_sampled = np.zeros(size, np.uint32)
         self._ages = np.zeros(size, np.uint64)
+
+    @property
+    def _bytes(self) -> npt.NDArray[np.uint8]:
+        return self._frames.reshape(self.size, -1).view(np.uint8)
+
+    def copy(self) -> Batch:
+        """The same in arrays of its own."""
+        return copy.deepcopy(self)
 
     def __len__(self) -> int:
         return self.count

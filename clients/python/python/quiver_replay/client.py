@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,7 +12,7 @@ from typing import Any, Optional, Union
 import numpy as np
 import numpy.typing as npt
 
-from . import _core
+from . import _core, checks
 from .sampler import Sampler
 from .writer import Writer
 
@@ -34,6 +35,10 @@ class Table:
     #: The priority of items that come without one, until there is a largest.
     first_priority: float = 1.0
 
+    def __post_init__(self) -> None:
+        checks.count("capacity", self.capacity, 1)
+        checks.count("max_times_sampled", self.max_times_sampled, 0, 2**32 - 1)
+
 
 class Client:
     """A replay shard: `quiver-replay-server --listen ADDRESS`.
@@ -45,13 +50,13 @@ class Client:
     def __init__(
         self, address: str, shape: Sequence[int], dtype: npt.DTypeLike = np.uint8, *, timeout: float = 30.0
     ) -> None:
-        self.shape = tuple(int(size) for size in shape)
+        self.shape = tuple(checks.count("shape", size, 1) for size in shape)
         self.dtype = np.dtype(dtype)
-        if self.dtype.hasobject:
+        self.frame_bytes = math.prod(self.shape) * self.dtype.itemsize
+        if self.dtype.hasobject or self.frame_bytes == 0:
             raise ValueError(f"a frame can't be made of {self.dtype}")
-        self.frame_bytes = int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
-        if self.frame_bytes == 0:
-            raise ValueError(f"a frame of shape {self.shape} is empty")
+        if not timeout > 0:
+            raise ValueError(f"timeout is {timeout}, must be above 0")
         self._core = _core.Client(address, timeout)
 
     @property
@@ -72,33 +77,44 @@ class Client:
         """Tells the shard what it holds: `actions` discrete actions, states of `stack` frames, 1 to 4 tables.
 
         A shard that was told before must have been told the same, but for capacity and priority_exponent, which change.
-        This client goes on telling it until it is closed, so that a shard that was started anew takes inserts again.
-        `bytes_max` is for packed frames and records of all tables; the oldest go first. `inserts_max` is how many items
-        the shard takes in before writers wait; without it they never do (see `allow`).
+        `bytes_max` is for packed frames and records of all tables; the oldest go first. `codec` is how frames are packed:
+        "delta" for what changes little from frame to frame, "zstd" or "none". `run` names what the shard is for: a shard
+        serves one run, and this one by default. `inserts_max` is how many items it takes in before writers wait; without
+        it they never do (see `allow`).
+
+        A shard that is started anew takes no inserts until it is told how many. This client sees to that, until it is
+        closed or gone with all its writers and samplers. One process should do it for a shard.
         """
+        checks.count("frame_bytes", self.frame_bytes, 1, 4 << 20)
         store = {
-            "bytes_max": bytes_max,
-            "stack": stack,
+            "bytes_max": checks.count("bytes_max", bytes_max, 1),
+            "stack": checks.count("stack", stack, 1, 255),
             "frame_bytes": self.frame_bytes,
             "codec": codec,
-            "actions": actions,
+            "actions": checks.count("actions", actions, 1, 65535),
             "tables": [asdict(table) for table in tables],
         }
-        self._core.create(store, run, inserts_max)
+        self._core.create(store, run, checks.optional_count("inserts_max", inserts_max, 0))
 
     def allow(self, inserts_max: Optional[int]) -> None:
         """Lets the shard take in so many items in total before writers wait; None for any number."""
-        self._core.allow(inserts_max)
+        self._core.allow(checks.optional_count("inserts_max", inserts_max, 0))
 
     def writer(
         self, actor: int = 0, lane: int = 0, *, incarnation: Optional[int] = None, chunk_steps: int = 64
     ) -> Writer:
-        """Writes one environment's steps. Environments that write at a time differ in `actor` or `lane`.
+        """Writes one environment's steps. Environments of one process differ in `lane`, processes in `actor`.
 
-        `incarnation` grows with every start of that actor (the clock, if it is not given): a newer one ends an older.
-        Steps travel in chunks of `chunk_steps`.
+        If two processes write as one actor, the newer ends the older, which raises `Refused`. `incarnation` says which is
+        newer; by default it is the time of this process's first writer. Steps travel in chunks of `chunk_steps`.
         """
-        core = self._core.writer(actor, lane, incarnation, chunk_steps, self.frame_bytes)
+        core = self._core.writer(
+            checks.count("actor", actor, 0, 2**32 - 1),
+            checks.count("lane", lane, 0, 2**32 - 1),
+            checks.optional_count("incarnation", incarnation, 1),
+            checks.count("chunk_steps", chunk_steps, 1, 1024),
+            self.frame_bytes,
+        )
         return Writer(core, self.shape, self.dtype)
 
     def sampler(
@@ -108,37 +124,48 @@ class Client:
         *,
         length: int = 1,
         min_size: int = 1,
-        prefetch: int = 8,
+        prefetch: Optional[int] = None,
         buffers: int = 2,
         stratified: bool = True,
         seed: Optional[int] = None,
     ) -> Sampler:
         """Draws batches, with the next `prefetch` of them on their way already.
 
-        `length` is the most steps that an item has. The first batch waits until the table has `min_size` items. Batches
-        are filled in turn into `buffers` sets of arrays: one stays as it is until so many more were drawn.
+        By default these are 8, but none from a table with `max_times_sampled`, whose items would be used up by a batch that
+        nobody takes. `length` is the most steps that an item has. The first batch waits until the table has `min_size`
+        items. Batches are filled in turn into `buffers` sets of arrays: one stays as it is until so many more were drawn.
         """
         if seed is None:
-            seed = int.from_bytes(os.urandom(8), "little")
-        core = self._core.sampler(table, batch_size, length, min_size, prefetch, stratified, seed, self.frame_bytes)
+            seed = int.from_bytes(os.urandom(7), "little")
+        core = self._core.sampler(
+            table,
+            checks.count("batch_size", batch_size, 1, 16384),
+            checks.count("length", length, 1, 255),
+            checks.count("min_size", min_size, 0),
+            checks.optional_count("prefetch", prefetch, 0, 64),
+            stratified,
+            checks.count("seed", seed, 0),
+            self.frame_bytes,
+        )
         return Sampler(core, batch_size, length, buffers, self.shape, self.dtype)
 
     def update_priorities(
-        self, keys: npt.NDArray[np.uint64], priorities: npt.ArrayLike, table: Optional[str] = None
+        self, keys: npt.ArrayLike, priorities: npt.ArrayLike, table: Optional[str] = None
     ) -> tuple[int, int]:
         """Gives items new priorities now. How many were changed, and how many are no longer there."""
-        values = np.ascontiguousarray(priorities, np.float64)
-        return self._core.update_priorities(table, np.ascontiguousarray(keys, np.uint64), values)
+        return self._core.update_priorities(
+            table, checks.keys(keys), checks.column("priorities", priorities, np.float64)
+        )
 
     def configure(
         self, table: Optional[str] = None, *, capacity: Optional[int] = None, priority_exponent: Optional[float] = None
     ) -> None:
         """Changes a table while it is used."""
-        self._core.configure(table, capacity, priority_exponent)
+        self._core.configure(table, checks.optional_count("capacity", capacity, 1), priority_exponent)
 
     def inspect(self, table: Optional[str] = None, top: int = 5) -> dict[str, Any]:
         """What is in the shard, and who waits for what: one object of `quiver inspect --json`."""
-        seen: dict[str, Any] = json.loads(self._core.inspect(table, top))
+        seen: dict[str, Any] = json.loads(self._core.inspect(table, checks.count("top", top, 0, 1000)))
         return seen
 
     def snapshot(self, path: Union[str, "os.PathLike[str]"]) -> int:

@@ -8,7 +8,7 @@ from typing import Optional, Union
 import numpy as np
 import numpy.typing as npt
 
-from . import _core
+from . import _core, checks
 from .batch import Batch
 
 
@@ -27,11 +27,9 @@ class Sampler:
         shape: tuple[int, ...],
         dtype: npt.DTypeLike,
     ) -> None:
-        if buffers < 1:
-            raise ValueError("buffers must be 1 or more")
         self._core = core
         self._batch = (batch_size, length, core.stack, shape, dtype)
-        self._ring = [self.new_batch() for _ in range(buffers)]
+        self._ring = [self.new_batch() for _ in range(checks.count("buffers", buffers, 1))]
         self._turn = 0
 
     def __iter__(self) -> Iterator[Batch]:
@@ -57,13 +55,13 @@ class Sampler:
         batch.count = self._core.sample(batch, timeout)
         return batch
 
-    def update(self, items: Union[Batch, npt.NDArray[np.uint64]], priorities: npt.ArrayLike) -> None:
+    def update(self, items: Union[Batch, npt.ArrayLike], priorities: npt.ArrayLike) -> None:
         """Gives items new priorities: a batch, or keys of batches. They travel with the next request for a batch.
 
         Items that are gone are passed over (see `stale_updates`); updates to a shard that is away are lost.
         """
-        keys = items.keys if isinstance(items, Batch) else np.ascontiguousarray(items, np.uint64)
-        self._core.update(keys, np.ascontiguousarray(priorities, np.float64))
+        keys = items.keys if isinstance(items, Batch) else checks.keys(items)
+        self._core.update(keys, checks.column("priorities", priorities, np.float64))
 
     @property
     def stale_updates(self) -> int:
@@ -72,10 +70,11 @@ class Sampler:
 
     def close(self) -> None:
         """Sends the last updates and ends the stream."""
-        self._core.close()
+        self._core.close(True)
 
     def __enter__(self) -> Sampler:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, *_: object) -> None:
+        # Whoever leaves by an error does not wait for a shard as well.
+        self._core.close(kind is None)
