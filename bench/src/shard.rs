@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -16,6 +17,7 @@ use rpc::address::Address;
 use rpc::channel::channel;
 use rpc::sampler::{Sampler, SamplerOptions};
 use rpc::shard::{News, Shard, ShardError, Told};
+use tokio::runtime::Builder;
 use tonic::Status;
 
 use crate::process::Process;
@@ -71,7 +73,6 @@ pub struct Cast {
     actors: Vec<Actor>,
     shard: Shard,
     spec: StoreSpec,
-    rng: ChaCha8Rng,
 }
 
 /// What a real actor has between its lanes and the shard.
@@ -126,8 +127,7 @@ impl Cast {
             Actor { chunks, writer }
         };
         let actors = (0..ACTORS).map(actor).collect();
-        let rng = ChaCha8Rng::seed_from_u64(8);
-        Ok(Self { process, address, actors, shard, spec: spec.clone(), rng })
+        Ok(Self { process, address, actors, shard, spec: spec.clone() })
     }
 
     /// Where the shard listens.
@@ -169,17 +169,9 @@ impl Cast {
         Ok(all)
     }
 
-    /// Opens a stream to draw from.
-    pub async fn sampler(&self, batch: usize, prefetch: usize) -> Result<Sampler> {
-        let options = SamplerOptions { table: 0, batch, stratified: true, prefetch, seed: 9 };
-        let opened = Sampler::open(channel(&self.address), RUN, 1, &self.spec, options).await;
-        opened.map_err(|status| failed(&status)).context("sampling")
-    }
-
     /// Someone who draws, unpacks and sends priorities back.
     pub async fn learner(&self, batch: usize, prefetch: usize) -> Result<Learner> {
-        let sampler = self.sampler(batch, prefetch).await?;
-        Ok(Learner { sampler, unpacking: Unpacking::new(&self.spec, batch), rng: self.rng.clone() })
+        Learner::open(&self.address, &self.spec, batch, prefetch).await
     }
 
     /// Draws batches as long as there is `more` to do, unpacks each into a ready array, and sends new priorities back.
@@ -193,28 +185,31 @@ impl Cast {
         Ok(done)
     }
 
-    /// Seconds that each of so many batches took, one after the other, while `writers` insert as fast as they can.
+    /// Seconds that each of so many batches took, one after the other, while `writers` insert as fast as they can. The
+    /// learner has a thread and a connection of its own, as a process of its own would.
     pub async fn latencies(&mut self, batch: usize, count: usize, writers: usize) -> Result<Vec<f64>> {
-        let mut learner = self.learner(batch, 0).await?;
-        let over = Arc::new(std::sync::atomic::AtomicBool::new(writers == 0));
+        let over = Arc::new(AtomicBool::new(writers == 0));
         let more = {
             let over = over.clone();
-            move |_: &Done| !over.load(std::sync::atomic::Ordering::Relaxed)
+            move |_: &Done| !over.load(Ordering::Relaxed)
         };
-        let drawing = tokio::spawn(async move {
-            let mut seconds = Vec::with_capacity(count);
-            for _ in 0..count {
-                let start = Instant::now();
-                let drawn = learner.next().await;
-                seconds.push(start.elapsed().as_secs_f64());
-                if let Err(error) = drawn {
-                    over.store(true, std::sync::atomic::Ordering::Relaxed);
-                    return Err(error);
+        let (address, spec) = (self.address.clone(), self.spec.clone());
+        let draw = move || -> Result<Vec<f64>> {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            let seconds = runtime.block_on(async {
+                let mut learner = Learner::open(&address, &spec, batch, 0).await?;
+                let mut seconds = Vec::with_capacity(count);
+                for _ in 0..count {
+                    let start = Instant::now();
+                    learner.next().await?;
+                    seconds.push(start.elapsed().as_secs_f64());
                 }
-            }
-            over.store(true, std::sync::atomic::Ordering::Relaxed);
-            Ok(seconds)
-        });
+                Ok(seconds)
+            });
+            over.store(true, Ordering::Relaxed);
+            seconds
+        };
+        let drawing = tokio::task::spawn_blocking(draw);
         self.insert(writers, more).await?;
         drawing.await?
     }
@@ -233,6 +228,14 @@ pub struct Learner {
 }
 
 impl Learner {
+    async fn open(address: &Address, spec: &StoreSpec, batch: usize, prefetch: usize) -> Result<Self> {
+        let options = SamplerOptions { table: 0, batch, stratified: true, prefetch, seed: 9 };
+        let opened = Sampler::open(channel(address), RUN, 1, spec, options).await;
+        let sampler = opened.map_err(|status| failed(&status)).context("sampling")?;
+        let (unpacking, rng) = (Unpacking::new(spec, batch), ChaCha8Rng::seed_from_u64(8));
+        Ok(Self { sampler, unpacking, rng })
+    }
+
     /// One batch.
     pub async fn next(&mut self) -> Result<()> {
         self.unpacking.next(&mut self.sampler, &mut self.rng).await

@@ -7,10 +7,11 @@
 use std::marker::PhantomData;
 
 use bytes::Buf;
+use prost::Message;
 use proto::limits::{CHUNK_ITEMS_MAX, CHUNK_STEPS_MAX};
 use proto::{Invalid, v1};
 use tonic::Status;
-use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
+use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic_prost::ProstCodec;
 
 use crate::metrics::Metrics;
@@ -138,19 +139,35 @@ impl<T, U> Codec for Counting<T, U>
 where
     T: Send + 'static,
     U: Counted + Send + 'static,
+    T: Message,
     ProstCodec<T, U>: Codec<Encode = T, Decode = U>,
 {
     type Encode = T;
     type Decode = U;
-    type Encoder = <ProstCodec<T, U> as Codec>::Encoder;
+    type Encoder = WholeEncoder<T>;
     type Decoder = CountingDecoder<<ProstCodec<T, U> as Codec>::Decoder>;
 
     fn encoder(&mut self) -> Self::Encoder {
-        ProstCodec::default().encoder()
+        WholeEncoder(PhantomData)
     }
 
     fn decoder(&mut self) -> Self::Decoder {
         CountingDecoder { inner: ProstCodec::default().decoder(), metrics: self.metrics.clone() }
+    }
+}
+
+/// Takes memory for the whole message at once. The usual encoder begins with a few kilobytes and doubles, which for a
+/// batch means to copy half of it again.
+pub(crate) struct WholeEncoder<T>(PhantomData<T>);
+
+impl<T: Message> Encoder for WholeEncoder<T> {
+    type Item = T;
+    type Error = Status;
+
+    fn encode(&mut self, message: T, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        out.reserve(message.encoded_len());
+        message.encode_raw(out);
+        Ok(())
     }
 }
 

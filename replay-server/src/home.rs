@@ -50,6 +50,8 @@ impl Place {
         if !input.fill_buf().map_err(cannot("read the snapshot"))?.is_empty() {
             return Err(LoadError::Damaged("more bytes than a store").into());
         }
+        // A table may have been changed between the head and the store, and whose sizes the files have is the store's.
+        holds.options.clone_from(store.options());
         // Until here the slot holds nothing, whatever goes wrong.
         self.id.clone_from(&id);
         match &mut self.slot {
@@ -113,5 +115,39 @@ impl Place {
     /// The beginning of a snapshot: who the shard is and what it holds.
     pub fn snapshot_head(&self, holds: &Holds) -> Result<Vec<u8>, Refusal> {
         Ok(Slot::snapshot_head(&self.id, holds)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use replay::{Remover, Sampler, StoreOptions, TableOptions};
+
+    fn options(capacity: usize) -> StoreOptions {
+        let table = TableOptions {
+            name: "main".into(),
+            capacity,
+            sampler: Sampler::Uniform,
+            remover: Remover::Fifo,
+            max_times_sampled: 0,
+            priority_exponent: 1.0,
+            priority_constant: 0.0,
+            first_priority: 1.0,
+        };
+        StoreOptions { bytes_max: 4096, stack: 1, frame_bytes: 8, tables: vec![table] }
+    }
+
+    #[test]
+    fn a_snapshot_of_a_table_that_shrank_meanwhile_can_be_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (snapshot, data) = (folder.path().join("snapshot"), folder.path().join("data"));
+        let holds = Holds::new("run".into(), "none".into(), 4, options(50)).unwrap();
+        let mut file = Slot::snapshot_head("shard", &holds).unwrap();
+        Store::new(options(20), 1).unwrap().save(&mut file).unwrap();
+        std::fs::write(&snapshot, file).unwrap();
+        Place::directory(&data).unwrap().restore(&snapshot).unwrap();
+        let (holds, store, recovered) = Place::directory(&data).unwrap().found().unwrap().unwrap();
+        assert!(recovered.is_whole());
+        assert_eq!((&holds.options, store.options()), (&options(20), &options(20)));
     }
 }

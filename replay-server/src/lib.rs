@@ -31,3 +31,4 @@ mod writers;
 pub use config::{Args, Config};
 pub use refusal::Refusal;
 pub use server::Server;
+pub use wire::Wire;

@@ -28,7 +28,7 @@ const END_PATIENCE: Duration = Duration::from_secs(3);
 /// A shard that listens and does not answer yet.
 pub struct Server {
     listener: Listener,
-    service: ReplayService,
+    service: Arc<ReplayService>,
     shard: Handle,
     ended: Ended,
     stop: watch::Sender<bool>,
@@ -55,7 +55,8 @@ impl Server {
         let waiters = Waiters::default();
         let context =
             Context { id, durable, started, waiters, shard: shard.clone(), metrics, edge, stopping };
-        Ok(Self { listener, service: ReplayService::new(context), shard, ended, stop })
+        let service = Arc::new(ReplayService::new(context));
+        Ok(Self { listener, service, shard, ended, stop })
     }
 
     /// The shard's name for ever.
@@ -66,6 +67,11 @@ impl Server {
     /// Where it listens, with the real port.
     pub fn address(&self) -> &Address {
         self.listener.address()
+    }
+
+    /// The calls without the listener: what comes out of a connection goes in here.
+    pub fn wire(&self) -> Wire {
+        Wire(self.service.clone())
     }
 
     /// Serves until `shutdown` resolves, then ends every stream and stops.
@@ -81,7 +87,7 @@ impl Server {
             health.stopping();
             stop.send_replace(true);
         };
-        listener.serve(Routes::new(Wire(Arc::new(service))), stopping).await?;
+        listener.serve(Routes::new(Wire(service)), stopping).await?;
         if failed {
             bail!(
                 "the shard's thread failed, see above; start it anew: a data directory has kept what was stored"

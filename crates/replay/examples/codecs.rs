@@ -161,6 +161,7 @@ fn candidates() -> Vec<(String, Make)> {
     for codec in Codec::ALL {
         all.push((codec.to_string(), Box::new(move |_, _| Box::new(Ours::new(codec)))));
     }
+    all.push(("lz4".to_owned(), Box::new(|_, _| Box::new(Lz4(CompressTable::default())))));
     for (name, own) in [("zstd-dictionary-others", false), ("zstd-dictionary-all", true)] {
         all.push((
             name.to_owned(),
@@ -169,7 +170,7 @@ fn candidates() -> Vec<(String, Make)> {
     }
     all.push(("delta+lz4".to_owned(), Box::new(|_, _| Box::new(ThenLz4::new()))));
     for distance in [4, 8, 16, 32] {
-        let lz4: Make = Box::new(move |_, _| Box::new(Xor::new(Ours::new(Codec::Lz4), distance)));
+        let lz4: Make = Box::new(move |_, _| Box::new(Xor::new(Lz4(CompressTable::default()), distance)));
         let zstd: Make = Box::new(move |_, _| Box::new(Xor::new(Ours::new(Codec::Zstd), distance)));
         all.push((format!("xor+lz4/{distance}"), lz4));
         all.push((format!("xor+zstd/{distance}"), zstd));
@@ -240,17 +241,37 @@ impl Candidate for Zstd {
     }
 }
 
+/// LZ4, every frame alone.
+struct Lz4(CompressTable);
+
+impl Candidate for Lz4 {
+    fn pack(&mut self, frame: &[u8], out: &mut Vec<u8>) -> bool {
+        compress(frame, &mut self.0, out);
+        true
+    }
+    fn unpack_key(&mut self, packed: &[u8], out: &mut [u8]) {
+        assert_eq!(block::decompress_into(packed, out).unwrap(), out.len());
+    }
+}
+
+fn compress(bytes: &[u8], table: &mut CompressTable, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + block::get_maximum_output_size(bytes.len()), 0);
+    let size = block::compress_into_with_table(bytes, &mut out[start..], table).unwrap();
+    out.truncate(start + size);
+}
+
 /// The difference to the frame before, packed by a codec that packs frames alone.
-struct Xor {
-    codec: Ours,
+struct Xor<C> {
+    codec: C,
     distance: usize,
     since_key: usize,
     previous: Vec<u8>,
     difference: Vec<u8>,
 }
 
-impl Xor {
-    fn new(codec: Ours, distance: usize) -> Self {
+impl<C> Xor<C> {
+    fn new(codec: C, distance: usize) -> Self {
         Self {
             codec,
             distance,
@@ -261,7 +282,7 @@ impl Xor {
     }
 }
 
-impl Candidate for Xor {
+impl<C: Candidate> Candidate for Xor<C> {
     fn pack(&mut self, frame: &[u8], out: &mut Vec<u8>) -> bool {
         let key = self.since_key == 0;
         self.since_key = (self.since_key + 1) % self.distance;
@@ -306,10 +327,7 @@ impl Candidate for ThenLz4 {
         self.2.clear();
         let key = self.0.pack(frame, &mut self.2);
         out.extend_from_slice(&(self.2.len() as u16).to_le_bytes());
-        let start = out.len();
-        out.resize(start + block::get_maximum_output_size(self.2.len()), 0);
-        let size = block::compress_into_with_table(&self.2, &mut out[start..], &mut self.1).unwrap();
-        out.truncate(start + size);
+        compress(&self.2, &mut self.1, out);
         key
     }
     fn unpack_key(&mut self, packed: &[u8], out: &mut [u8]) {

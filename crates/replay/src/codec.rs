@@ -15,7 +15,6 @@ mod tests;
 
 use std::{fmt, str::FromStr};
 
-use lz4_flex::block::{self, CompressTable};
 use serde::{Deserialize, Serialize};
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{CParameter, FrameFormat};
@@ -37,9 +36,7 @@ const _: () = assert!(KEY_DISTANCE_MAX <= crate::KEY_DISTANCE_MAX as usize);
 pub enum Codec {
     /// As they are.
     None,
-    /// LZ4 block: every frame alone, the faster way.
-    Lz4,
-    /// Zstandard: every frame alone, the smaller way.
+    /// Zstandard: every frame alone, for pictures that have little to do with the one before.
     Zstd,
     /// What changed since the frame before: the smallest and the fastest for a screen.
     #[default]
@@ -48,13 +45,12 @@ pub enum Codec {
 
 impl Codec {
     /// Every codec, for help texts and tests.
-    pub const ALL: [Codec; 4] = [Codec::None, Codec::Lz4, Codec::Zstd, Codec::Delta];
+    pub const ALL: [Codec; 3] = [Codec::None, Codec::Zstd, Codec::Delta];
 
     /// The name in configuration files and on the wire.
     pub fn name(self) -> &'static str {
         match self {
             Codec::None => "none",
-            Codec::Lz4 => "lz4",
             Codec::Zstd => "zstd",
             Codec::Delta => "delta",
         }
@@ -84,7 +80,7 @@ impl FromStr for Codec {
 
 /// A name that no codec has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown codec {0:?}, use none, lz4, zstd or delta")]
+#[error("unknown codec {0:?}, use none, zstd or delta")]
 pub struct UnknownCodec(pub String);
 
 /// Packs the frames of one lane with one codec.
@@ -95,7 +91,6 @@ pub struct Encoder {
 
 enum EncoderContext {
     None,
-    Lz4(CompressTable),
     /// With the buffer that zstd packs into: it cannot append.
     Zstd(Compressor<'static>, Vec<u8>),
     Delta(DeltaEncoder),
@@ -111,7 +106,6 @@ impl Encoder {
         assert!(frame_bytes > 0, "a frame has bytes");
         let context = match codec {
             Codec::None => EncoderContext::None,
-            Codec::Lz4 => EncoderContext::Lz4(CompressTable::default()),
             Codec::Zstd => EncoderContext::Zstd(
                 zstd_compressor(ZSTD_LEVEL),
                 Vec::with_capacity(zstd::zstd_safe::compress_bound(frame_bytes)),
@@ -136,10 +130,11 @@ impl Encoder {
         }
     }
 
-    /// Goes on from a state, unless it is of frames of another size.
+    /// Goes on from a state, unless it is of frames of another size or none that an encoder comes to.
     pub fn restore(&mut self, state: EncoderState) -> bool {
         let EncoderState(state) = state;
-        let fits = state.previous.is_empty() || state.previous.len() == self.frame_bytes;
+        let of_this_size = state.previous.is_empty() || state.previous.len() == self.frame_bytes;
+        let fits = of_this_size && state.deltas <= KEY_DISTANCE_MAX;
         if let (true, EncoderContext::Delta(delta)) = (fits, &mut self.context) {
             *delta = state;
         }
@@ -157,13 +152,6 @@ impl Encoder {
         assert_eq!(frame.len(), self.frame_bytes, "an encoder's frames have one size");
         match &mut self.context {
             EncoderContext::None => out.extend_from_slice(frame),
-            EncoderContext::Lz4(table) => {
-                let start = out.len();
-                out.resize(start + block::get_maximum_output_size(frame.len()), 0);
-                let size = block::compress_into_with_table(frame, &mut out[start..], table)
-                    .expect("the buffer has the documented worst-case size");
-                out.truncate(start + size);
-            }
             EncoderContext::Zstd(compressor, packed) => {
                 packed.clear();
                 compressor
@@ -210,7 +198,7 @@ impl DeltaEncoder {
             (self.key_bytes, self.deltas, self.delta_bytes) = (size, 0, 0);
         } else {
             self.deltas += 1;
-            self.delta_bytes += size;
+            self.delta_bytes = self.delta_bytes.saturating_add(size);
         }
         self.previous.clear();
         self.previous.extend_from_slice(frame);

@@ -165,12 +165,14 @@ impl Control {
             }
         }
         let counted = if same { was } else { Heard { inserts: 0, agent_steps: 0, ..was } };
-        let inserts = news.inserts.saturating_sub(counted.inserts);
-        self.inserts += inserts;
-        self.agent_steps += news.agent_steps.saturating_sub(counted.agent_steps);
+        // Nobody counts as far as these numbers go, but a shard can say anything.
+        let before = self.inserts;
+        self.inserts = before.saturating_add(news.inserts.saturating_sub(counted.inserts));
+        let agent_steps = news.agent_steps.saturating_sub(counted.agent_steps);
+        self.agent_steps = self.agent_steps.saturating_add(agent_steps);
         if let (true, Some((began, _))) = (known.late, &mut self.since) {
             // Taken before the ratio began, under what was granted for filling: owes no updates.
-            *began += i128::from(inserts);
+            *began += i128::from(self.inserts - before);
         }
         (known.heard, known.met, known.present, known.late) = (news, true, true, false);
         self.settle();
@@ -242,7 +244,8 @@ impl Control {
 
     /// Items of all shards that can be reached.
     pub fn items(&self) -> u64 {
-        self.shards.iter().filter(|shard| shard.present).map(|shard| shard.heard.items).sum()
+        let present = self.shards.iter().filter(|shard| shard.present);
+        present.fold(0, |items, shard| items.saturating_add(shard.heard.items))
     }
 
     /// Whether a shard answered when it was last asked.
@@ -301,7 +304,8 @@ impl Control {
     /// Inserts and samples as the limiter counts them.
     fn effective(&self) -> Option<(u64, u64)> {
         let (inserts, samples) = self.since?;
-        Some(((i128::from(self.inserts) - inserts) as u64, self.samples - samples))
+        let inserts = u64::try_from(i128::from(self.inserts) - inserts).unwrap_or(u64::MAX);
+        Some((inserts, self.samples - samples))
     }
 
     /// Inserts that all shards together may take from here.

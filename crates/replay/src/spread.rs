@@ -8,6 +8,10 @@
 
 use rand::{Rng, RngExt};
 
+/// No shard weighs more: an item weighs 1e280 at most, and a table has 2³² of them at most. So masses add up to a
+/// number.
+const MASS_MAX: f64 = 1e300;
+
 /// What the shards of a run weigh, as last heard. An unreachable or empty one weighs 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Masses(Vec<f64>);
@@ -22,9 +26,9 @@ pub struct Point {
 }
 
 impl Masses {
-    /// Masses by shard; what is not a positive number counts as 0.
+    /// Masses by shard; what is not a positive number, or more than a shard can weigh, counts as 0.
     pub fn new(masses: impl IntoIterator<Item = f64>) -> Self {
-        let sound = |mass: f64| if mass.is_finite() && mass > 0.0 { mass } else { 0.0 };
+        let sound = |mass: f64| if mass > 0.0 && mass <= MASS_MAX { mass } else { 0.0 };
         Self(masses.into_iter().map(sound).collect())
     }
 
@@ -122,6 +126,9 @@ mod tests {
         assert!(masses.draw(50, false, &mut rng).iter().all(|point| point.shard == 0));
         masses.lose(0);
         assert!(masses.is_empty());
+        // Two of these would add up to infinity.
+        let masses = Masses::new([f64::MAX, f64::MAX, 2.0]);
+        assert_eq!([0, 1, 2].map(|shard| masses.share(shard)), [0.0, 0.0, 1.0]);
     }
 
     #[test]

@@ -221,6 +221,7 @@ impl Store {
             };
             // Later on, the items with mass may have been used up.
             let Some((slot, probability)) = drawn else { break };
+            self.prefetch(table, together.as_deref().unwrap_or_default(), index);
             let times_sampled = self.tables[table].count_draw(slot);
             let view = self.view(table, slot);
             let draw = Draw { key: view.key, probability, times_sampled, age_inserts: view.age_inserts };
@@ -362,6 +363,18 @@ impl Store {
     /// Where the store lives.
     pub fn home(&self) -> &Home {
         &self.home
+    }
+
+    /// What items drawn later need is fetched meanwhile: where they come from, then what lies there.
+    fn prefetch(&self, table: usize, drawn: &[(u32, f64)], index: usize) {
+        let table = &self.tables[table];
+        if let Some(&(slot, _)) = drawn.get(index + 16) {
+            table.prefetch(slot);
+        }
+        if let Some(&(slot, _)) = drawn.get(index + 8) {
+            let Origin { chunk, at } = table.origin(slot);
+            self.log.prefetch(chunk, at);
+        }
     }
 
     fn view(&self, table: usize, slot: u32) -> ItemView<'_> {

@@ -8,6 +8,8 @@
 //! Not an alias table: priorities change after each learner step and rebuilding one is O(n).
 //! Knows nothing of items, tables or time.
 
+use crate::store::memory::prefetch;
+
 /// Children of a node: 16 doubles are two adjacent cache lines.
 const WIDTH: usize = 16;
 
@@ -155,13 +157,17 @@ impl SumTree {
             return;
         }
         found.resize(masses.len(), 0);
-        for &level in self.levels.iter().rev() {
-            let nodes = &self.nodes[level..];
+        let mut above = self.nodes.len();
+        for (number, &level) in self.levels.iter().enumerate().rev() {
+            let nodes = &self.nodes[level..above];
+            let below = &self.nodes[number.checked_sub(1).map_or(level, |below| self.levels[below])..level];
             for (index, mass) in found.iter_mut().zip(masses.iter_mut()) {
                 let (child, rest) = nodes[*index as usize].pick(*mass);
                 *index = *index * WIDTH as u32 + child as u32;
                 *mass = rest;
+                below.get(*index as usize).inspect(|node| prefetch(*node));
             }
+            above = level;
         }
     }
 

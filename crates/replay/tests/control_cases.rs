@@ -90,3 +90,18 @@ fn a_learner_that_goes_on_counts_only_what_came_after_its_marks() {
     // The ratio begins here, whatever was inserted before.
     assert!(samples_until_it_waits(&mut control) <= 20);
 }
+
+#[test]
+fn a_shard_that_counts_to_the_end_of_all_numbers_overflows_nothing() {
+    let most = Heard { agent_steps: u64::MAX, items: u64::MAX, ..news(1, u64::MAX) };
+    let mut control = control(2, 100);
+    control.heard(0, news(1, 50));
+    control.heard(1, most);
+    control.lost(1);
+    control.heard(0, Heard { incarnation: 2, ..most });
+    control.heard(1, Heard { incarnation: 3, ..most });
+    assert_eq!((control.items(), control.agent_steps(), control.totals().1), (u64::MAX, u64::MAX, u64::MAX));
+    // No further insert can be counted, so nothing more is due; but nothing overflows.
+    assert!(matches!(control.can_sample(), Err(Wait::Inserts { .. })));
+    assert_eq!(control.allowance(0).unwrap().inserts, u64::MAX);
+}

@@ -179,7 +179,7 @@ settings! {
         capacity: Items = Items(1_000_000);
         /// Bytes of packed frames and steps kept, at most. In a cluster a file of this size is in the run's directory.
         replay_bytes: Bytes = Bytes(1 << 30);
-        /// How frames are packed: delta (changes to the frame before), zstd, lz4 or none.
+        /// How frames are packed: delta (changes to the frame before), zstd or none.
         frame_codec: Codec = Codec::Delta;
         /// Agent steps that an actor sends together (one in lockstep).
         chunk_steps: u32 = 8;

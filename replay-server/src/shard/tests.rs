@@ -133,7 +133,7 @@ fn a_writer_is_admitted_by_run_and_shape() {
     assert_eq!(shard.admit(&writer()).unwrap().as_deref(), Some(&spec()));
     let refused = |writer: Writer| shard.admit(&writer).unwrap_err().to_string();
     assert!(refused(Writer { run: "other".into(), ..writer() }).contains("run"));
-    assert!(refused(Writer { codec: Codec::Lz4, ..writer() }).contains("codec is lz4, the table's none"));
+    assert!(refused(Writer { codec: Codec::Zstd, ..writer() }).contains("codec is zstd, the table's none"));
     assert!(refused(Writer { frame_bytes: 9, ..writer() }).contains("frame_bytes is 9"));
     assert!(refused(Writer { stack: 4, ..writer() }).contains("stack is 4"));
 }

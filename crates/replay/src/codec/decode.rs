@@ -1,6 +1,5 @@
 //! Unpacking, one frame or a window of them.
 
-use lz4_flex::block;
 use zstd::bulk::Decompressor;
 use zstd::zstd_safe::{DParameter, FrameFormat};
 
@@ -13,7 +12,6 @@ pub struct Decoder {
 
 enum DecoderContext {
     None,
-    Lz4,
     Zstd(Decompressor<'static>),
     Delta,
 }
@@ -23,7 +21,6 @@ impl Decoder {
     pub fn new(codec: Codec) -> Self {
         let context = match codec {
             Codec::None => DecoderContext::None,
-            Codec::Lz4 => DecoderContext::Lz4,
             Codec::Zstd => DecoderContext::Zstd(zstd_decompressor()),
             Codec::Delta => DecoderContext::Delta,
         };
@@ -43,7 +40,6 @@ impl Decoder {
                 }
                 packed.len()
             }
-            DecoderContext::Lz4 => block::decompress_into(packed, out).map_err(|_| DecodeError::Damaged)?,
             DecoderContext::Zstd(decompressor) => {
                 decompressor.decompress_to_buffer(packed, out).map_err(|_| DecodeError::Damaged)?
             }

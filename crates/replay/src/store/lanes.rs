@@ -181,9 +181,8 @@ impl Lanes {
 
     /// Takes in the marks of a former life, after [`Lanes::take_up`] of all its chunks. Says how many are damaged.
     pub fn recover(&mut self) -> u64 {
-        let marks: &[Mark] = bytemuck::cast_slice(&self.marks);
-        let used = marks.iter().rposition(|mark| *mark != Mark::zeroed()).map_or(0, |last| last + 1);
-        let marks = marks[..used].to_vec();
+        let used = self.used_marks();
+        let marks = bytemuck::cast_slice::<u8, Mark>(&self.marks)[..used].to_vec();
         let mut damaged = 0;
         for (index, mark) in (0u32..).zip(&marks) {
             let Ok(read) = mark.read(index) else {
@@ -212,6 +211,14 @@ impl Lanes {
             self.set(lane, Cursor { mark, ..cursor });
         }
         damaged
+    }
+
+    /// How many marks there are up to the last that was ever used. Most never are, so they are passed over page by page.
+    fn used_marks(&self) -> usize {
+        const PAGE: usize = 64 * MARK;
+        let pages = self.marks.chunks_exact(PAGE).rposition(|page| page != [0; PAGE]);
+        let marks: &[Mark] = bytemuck::cast_slice(&self.marks[..pages.map_or(0, |last| (last + 1) * PAGE)]);
+        marks.iter().rposition(|mark| *mark != Mark::zeroed()).map_or(0, |last| last + 1)
     }
 
     fn is_newer(&self, lane: LaneKey, cursor: &Cursor) -> bool {

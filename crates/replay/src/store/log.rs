@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use crate::store::memory::Memory;
+use crate::store::memory::{Memory, prefetch};
 use crate::store::record::{self, ALIGNMENT, Header, ItemRecord, Record, StepRecord};
 
 /// A chunk in the ring.
@@ -113,8 +113,9 @@ impl Log {
     pub fn skip_to(&mut self, number: u64) {
         let missing = number.saturating_sub(self.next_number());
         // So many do not fit into the ring at once: what came before them has gone, whatever was left of it.
-        if missing > (self.memory.len() / record::bytes(0, 0, 0)) as u64 {
-            self.drop_until(u64::MAX);
+        let most = (self.memory.len() / record::bytes(0, 0, 0)) as u64;
+        while self.lost + missing > most && !self.entries.is_empty() {
+            self.drop_oldest();
         }
         if self.entries.is_empty() {
             self.oldest = self.oldest.max(number);
@@ -166,11 +167,14 @@ impl Log {
         }
     }
 
-    /// Whether the chunk that a record claims to follow is there and ends where this one begins.
+    /// Whether the chunk that a record claims to follow is there, ends where this one begins, and is followed by no
+    /// other: a chain does not branch.
     fn follows(&self, header: &Header) -> bool {
         let Some(record) = self.record(header.previous) else { return false };
         let before = record.header();
-        (before.actor, before.incarnation, before.lane) == (header.actor, header.incarnation, header.lane)
+        self.entry(header.previous).is_some_and(|entry| entry.next == 0)
+            && (before.actor, before.incarnation, before.lane)
+                == (header.actor, header.incarnation, header.lane)
             && before.sequence + 1 == header.sequence
             && before.first_step + u64::from(before.steps) == header.first_step
     }
@@ -208,6 +212,15 @@ impl Log {
     pub fn record(&self, number: u64) -> Option<Record<'_>> {
         let entry = self.entry(number).filter(|entry| !entry.is_lost())?;
         Some(Record::trusted(&self.memory[entry.place..entry.place + entry.bytes as usize]))
+    }
+
+    /// Says that an item of a chunk will be looked at soon: its record, the chunk's header, and a step that is likely its.
+    pub fn prefetch(&self, number: u64, at: u32) {
+        let Some(entry) = self.entry(number) else { return };
+        let (steps, at) = (entry.steps as usize, at as usize);
+        for offset in [0, record::step_offset(at), record::item_offset(steps, at)] {
+            self.memory.get(entry.place + offset).inspect(|place| prefetch(*place));
+        }
     }
 
     /// The chunk of a chain, at or before `number`, that holds a step.

@@ -189,6 +189,16 @@ pub(crate) struct Record<'a> {
     place: &'a [u8],
 }
 
+/// Where a step lies in its record.
+pub(crate) fn step_offset(step: usize) -> usize {
+    HEADER + step * STEP
+}
+
+/// Where an item lies in a record of so many steps.
+pub(crate) fn item_offset(steps: usize, item: usize) -> usize {
+    step_offset(steps) + item * ITEM
+}
+
 impl<'a> Record<'a> {
     /// A record that is known to be sound.
     pub fn trusted(place: &'a [u8]) -> Self {
@@ -222,7 +232,8 @@ impl<'a> Record<'a> {
         let room = self.place.len() - self.frames_start();
         let mut end = 0;
         for step in self.steps() {
-            if step.frame_end <= end || step.frame_end as usize > room {
+            let finite = step.reward.is_finite() && step.log_probability.is_finite();
+            if step.frame_end <= end || step.frame_end as usize > room || !finite {
                 return false;
             }
             end = step.frame_end;
@@ -256,13 +267,13 @@ impl<'a> Record<'a> {
     }
 
     pub fn steps(&self) -> &'a [StepRecord] {
-        let end = HEADER + self.header().steps as usize * STEP;
+        let end = step_offset(self.header().steps as usize);
         bytemuck::cast_slice(&self.place[HEADER..end])
     }
 
     pub fn items(&self) -> &'a [ItemRecord] {
-        let start = HEADER + self.header().steps as usize * STEP;
-        let end = start + self.header().items as usize * ITEM;
+        let (steps, items) = (self.header().steps as usize, self.header().items as usize);
+        let (start, end) = (item_offset(steps, 0), item_offset(steps, items));
         bytemuck::cast_slice(&self.place[start..end])
     }
 

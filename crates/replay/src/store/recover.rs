@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use value::priority::Priority;
 
+use crate::chunk::KEY_DISTANCE_MAX;
 use crate::outcome::{Counters, TableCounters};
 use crate::store::Store;
 use crate::store::phase::Kind;
@@ -76,6 +77,9 @@ impl Store {
         recovered.damaged_lanes = self.lanes.recover();
         for table in 0..self.tables.len() {
             recovered.lost_items += self.tables[table].unclaimed(state.tables[table].next_number);
+            for (&(_, slot), &number) in doubtful.iter().filter(|((of, _), _)| usize::from(*of) == table) {
+                self.tables[table].give_up(slot, number);
+            }
             self.tables[table].close_gaps(None);
             self.shrink_to_capacity(table);
         }
@@ -98,7 +102,8 @@ impl Store {
             for item in record.items().iter().filter(|item| self.is_known(item)) {
                 let table = &self.tables[usize::from(item.table)];
                 if table.fate(item.slot, item.number) == Fate::Unknown {
-                    doubtful.insert((item.table, item.slot), item.number);
+                    let newest = doubtful.entry((item.table, item.slot)).or_insert(item.number);
+                    *newest = item.number.max(*newest);
                 }
             }
         }
@@ -122,6 +127,7 @@ impl Store {
             return;
         }
         let table = usize::from(item.table);
+        self.tables[table].next_number = self.tables[table].next_number.max(item.number + 1);
         let newer = doubtful.get(&(item.table, item.slot)).is_some_and(|&newest| newest != item.number);
         let lost = match self.tables[table].fate(item.slot, item.number) {
             _ if newer => return,
@@ -155,7 +161,10 @@ impl Store {
         let before = before.map(|since| since.min(self.options.stack - 1));
         self.log.step(chunk, item.from()).is_some_and(|step| step.since_key == 0)
             && self.log.step(chunk, item.last()).is_some()
-            && before.is_some_and(|before| before <= usize::from(item.back))
+            && before.is_some_and(|before| {
+                let lead = usize::from(item.back).checked_sub(before);
+                lead.is_some_and(|lead| lead <= KEY_DISTANCE_MAX.into())
+            })
             && (item.first..item.last()).all(inside)
     }
 

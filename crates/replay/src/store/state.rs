@@ -37,16 +37,20 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Whether it is as it was written, by us.
+    /// Whether it is as it was written, by us: nothing in it is further than anyone counts, so that adding to it can't
+    /// overflow, and no chunk counts that is yet to come.
     pub fn is_sound(&self) -> bool {
         let totals: [u64; size_of::<Counters>() / 8] = bytemuck::cast(self.counters);
         let of_table = |table: &TableState| {
             let totals: [u64; size_of::<TableCounters>() / 8] = bytemuck::cast(table.counters);
             totals.into_iter().chain([table.next_number])
         };
-        let numbers = [self.oldest, self.newest].into_iter().chain(totals);
+        let numbers = [self.serial, self.oldest, self.newest].into_iter().chain(totals);
         let mut numbers = numbers.chain(self.tables.iter().flat_map(of_table));
-        self.serial > 0 && self.checksum == checksum(self) && numbers.all(|number| number < NUMBER_MAX)
+        self.serial > 0
+            && self.checksum == checksum(self)
+            && numbers.all(|number| number < NUMBER_MAX)
+            && self.oldest <= self.newest + 1
     }
 
     /// The same with totals of 0, if they are another incarnation's.
@@ -117,5 +121,15 @@ mod tests {
         let newest = (page.serial % 2) as usize * COPY_BYTES;
         page.memory[newest + 20] ^= 1;
         assert_eq!(page.read().unwrap().newest, 8);
+    }
+
+    #[test]
+    fn a_state_that_nobody_can_have_reached_is_none() {
+        let sound = |state: State, serial| state.with_serial(serial).is_sound();
+        let state = State { oldest: 5, newest: 4, ..State::default() };
+        assert!(sound(state, 1));
+        assert!(!sound(state, 0) && !sound(state, u64::MAX));
+        assert!(!sound(State { newest: 3, ..state }, 1));
+        assert!(!sound(State { newest: NUMBER_MAX, ..state }, 1));
     }
 }

@@ -11,7 +11,7 @@ use crate::key::ItemKey;
 use crate::options::{OptionsError, Remover, Sampler, TableOptions};
 use crate::outcome::TableCounters;
 use crate::store::lowest::Lowest;
-use crate::store::memory::Memory;
+use crate::store::memory::{Memory, prefetch};
 use crate::store::slot::{SLOT, Slot};
 use crate::sum_tree::SumTree;
 
@@ -169,6 +169,12 @@ impl Table {
 
     pub(crate) fn times_sampled(&self, slot: u32) -> u32 {
         self.slot(slot).times_sampled
+    }
+
+    /// Says that a slot will be looked at soon.
+    pub(crate) fn prefetch(&self, slot: u32) {
+        prefetch(&self.places[slot as usize]);
+        prefetch(&bytemuck::cast_slice::<u8, Slot>(&self.slots)[slot as usize]);
     }
 
     pub(crate) fn origin(&self, slot: u32) -> Origin {
@@ -403,9 +409,17 @@ impl Table {
         let kept = || (Priority::try_new(priority).expect("checked with the slot"), times_sampled);
         let (priority, times_sampled) = lost.map_or_else(kept, |priority| (priority, 0));
         self.fresh = self.fresh.max(slot + 1);
-        self.next_number = self.next_number.max(number + 1);
         self.raise_largest_priority(priority);
         self.settle(slot, number, origin, priority, times_sampled);
+    }
+
+    /// If the newest item that the ring has for a slot was not taken up, it has left: the next recovery shall not try
+    /// again, when the ring may be another.
+    pub(crate) fn give_up(&mut self, slot: u32, number: u64) {
+        if !self.is_taken(slot) {
+            self.fresh = self.fresh.max(slot + 1);
+            self.write_slot(slot, Slot::vacant(number));
+        }
     }
 
     /// After the last [`Table::readmit`]: what was not taken up is vacant. `free` is the order in which vacant

@@ -1,9 +1,11 @@
 //! Tests of the store as a whole. `claims` are small stories, `model` runs the store against a
-//! naive one, `saving` is about bytes, `crashes` about files. All of them write through `writer`.
+//! naive one, `saving` is about bytes, `crashes` about files, `hostile` about forged ones. All of them write through
+//! `writer`.
 
 mod claims;
 mod contents;
 mod crashes;
+mod hostile;
 mod model;
 mod naive;
 mod saving;
