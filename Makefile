@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= passive
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build train test bench clean
+.PHONY: help setup build train test bench fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ test: setup ## Check format, lints and documentation, then run every test
 
 bench: build ## Measure against bare ALE and bare libtorch
 	./target/release/quiver-bench
+
+fuzz: setup ## Attack every decoder for 10 minutes each (SECONDS_EACH=60)
+	fuzz/run.sh
 
 clean: ## Delete what was built; what was fetched into .deps stays
 	cargo clean

@@ -118,7 +118,13 @@ impl Environment for CartPole {
     }
 
     fn restore(&mut self, state: &[u8]) -> Result<(), EnvError> {
-        self.state = saved::open(NAME, state)?;
+        let state: State = saved::open(NAME, state)?;
+        let real = state.physics.iter().all(|number| number.is_finite());
+        let in_time = state.steps < MAX_STEPS || (state.ended && state.steps == MAX_STEPS);
+        if !real || !in_time {
+            return Err(EnvError::DamagedState("no game comes to it"));
+        }
+        self.state = state;
         self.observe();
         Ok(())
     }
@@ -249,6 +255,15 @@ mod tests {
         let before = cartpole.save();
         assert!(cartpole.restore(b"garbage").is_err());
         assert!(cartpole.restore(&before[..before.len() - 1]).is_err());
+        let state = || cartpole.state.clone();
+        let impossible = [
+            State { steps: u32::MAX, ..state() },
+            State { steps: MAX_STEPS, ..state() },
+            State { physics: [0.0, 0.0, f64::NAN, 0.0], ..state() },
+        ];
+        for state in impossible.map(|state| saved::seal(NAME, &state)) {
+            assert!(cartpole.restore(&state).is_err());
+        }
         assert_eq!(cartpole.save(), before);
     }
 

@@ -1,0 +1,253 @@
+//! A store of a few kilobytes, writers for it, and what must hold of it however it came about.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use replay::codec::{Codec, Encoder};
+use replay::store::Home;
+use replay::{
+    Chunk, InitialPriority, InsertError, ItemKey, KEY_DISTANCE_MAX, LaneKey, NewItem, Remover, Sampler, Step,
+    Store, StoreOptions, TableOptions, Taken, WeightsVersion,
+};
+use value::priority::Priority;
+
+pub const FRAME_BYTES: usize = 16;
+pub const STACK: usize = 2;
+pub const RING_BYTES: usize = 4096;
+pub const INCARNATION: u32 = 7;
+/// Items of each table.
+pub const CAPACITIES: [usize; 2] = [12, 6];
+
+/// Two tables over a ring that a dozen chunks fill.
+pub fn options() -> StoreOptions {
+    let main = TableOptions {
+        name: "main".into(),
+        capacity: CAPACITIES[0],
+        sampler: Sampler::Proportional,
+        remover: Remover::Fifo,
+        max_times_sampled: 0,
+        priority_exponent: 0.6,
+        priority_constant: 0.01,
+        first_priority: 1.0,
+    };
+    let other = TableOptions {
+        name: "other".into(),
+        capacity: CAPACITIES[1],
+        sampler: Sampler::Uniform,
+        remover: Remover::LowestPriority,
+        max_times_sampled: 3,
+        ..main
+    };
+    StoreOptions { bytes_max: RING_BYTES, stack: STACK, frame_bytes: FRAME_BYTES, tables: vec![main, other] }
+}
+
+/// A writer of one lane. Episodes have seven steps and a final observation.
+pub struct Lane {
+    key: LaneKey,
+    encoder: Encoder,
+    sequence: u64,
+    next_step: u64,
+    next_item: u64,
+}
+
+const EPISODE: u64 = 8;
+
+impl Lane {
+    pub fn new(actor: u32, incarnation: u64, lane: u32) -> Self {
+        let key = LaneKey { actor, incarnation, lane };
+        let encoder = Encoder::new(Codec::Delta, FRAME_BYTES);
+        Self { key, encoder, sequence: 0, next_step: 0, next_item: 0 }
+    }
+
+    /// So many more steps, and the items that they complete.
+    pub fn chunk(&mut self, steps: u64) -> Chunk {
+        let (sequence, first_step) = (self.sequence, self.next_step);
+        let mut frames = Vec::new();
+        let numbers = first_step..first_step + steps;
+        let steps = numbers.map(|number| self.step(number, &mut frames)).collect();
+        self.sequence += 1;
+        Chunk {
+            lane: self.key,
+            sequence,
+            first_step,
+            steps,
+            frames: Bytes::from(frames),
+            items: self.items(),
+        }
+    }
+
+    fn step(&mut self, number: u64, frames: &mut Vec<u8>) -> Step {
+        let before = frames.len();
+        let frame: [u8; FRAME_BYTES] = std::array::from_fn(|at| ((number + at as u64) / 5) as u8);
+        let key_frame = self.encoder.encode_into(&frame, frames);
+        self.next_step += 1;
+        let at = number % EPISODE;
+        let ends = at == EPISODE - 2;
+        let taken = Taken {
+            action: (number % 4) as u16,
+            reward: number as f32,
+            terminated: ends && number.is_multiple_of(3),
+            truncated: ends && !number.is_multiple_of(3),
+            life_lost: at == 3,
+            log_probability: -0.5,
+            weights: WeightsVersion { incarnation: 1, number },
+        };
+        Step {
+            frame_bytes: (frames.len() - before) as u32,
+            key_frame,
+            starts_episode: at == 0,
+            taken: (at < EPISODE - 1).then_some(taken),
+        }
+    }
+
+    fn items(&mut self) -> Vec<NewItem> {
+        let mut items = Vec::new();
+        for first in self.next_item.. {
+            let at = first % EPISODE;
+            let length = if at < EPISODE - 2 && first.is_multiple_of(3) { 2 } else { 1 };
+            if first + length >= self.next_step {
+                break;
+            }
+            self.next_item += 1;
+            let priority = match first % 4 {
+                0 => InitialPriority::Largest,
+                rest => InitialPriority::Of(Priority::try_new(rest as f64 / 2.0).expect("it is one")),
+            };
+            let tables =
+                if first.is_multiple_of(5) { 0..2 } else { (first % 2) as u8..(first % 2) as u8 + 1 };
+            if at < EPISODE - 1 {
+                items.extend(tables.map(|table| NewItem { first, length: length as u8, priority, table }));
+            }
+        }
+        items
+    }
+}
+
+/// Fills a store from three lanes until it is full, or nearly.
+pub fn fill(store: &mut Store, chunks: u64) {
+    let mut lanes = [Lane::new(0, 1, 0), Lane::new(0, 1, 1), Lane::new(1, 3, 0)];
+    for number in 0..chunks {
+        let lane = &mut lanes[(number % 7 % 3) as usize];
+        store.insert(&lane.chunk(1 + number % 5)).expect("what a lane makes is sound");
+    }
+}
+
+/// Everything that can be seen of an item.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Item {
+    pub lane: LaneKey,
+    first: u64,
+    length: usize,
+    lead: usize,
+    frames: Vec<(Vec<u8>, bool)>,
+    steps: Vec<Taken>,
+    priority: f64,
+    times_sampled: u32,
+}
+
+/// The items of all tables by table and number. Panics if anything does not fit together.
+pub fn contents(store: &Store) -> BTreeMap<(usize, u64), Item> {
+    let mut all = BTreeMap::new();
+    assert!(store.bytes_used() <= store.options().bytes_max);
+    for (index, table) in store.tables().iter().enumerate() {
+        let keys = store.look(index, usize::MAX).top;
+        assert_eq!(keys.len(), table.len());
+        assert!(keys.len() <= table.options().capacity);
+        assert!(table.mass().is_finite() && table.largest_priority().get().is_finite());
+        for key in keys {
+            let before = all.insert((index, key.generation), item(store, index, key));
+            assert_eq!(before, None, "a number is given once");
+        }
+    }
+    all
+}
+
+/// An item, with all that a learner relies on.
+fn item(store: &Store, table: usize, key: ItemKey) -> Item {
+    let view = store.item(table, key).expect("it was just listed");
+    let frames: Vec<_> = view.frames().map(|(frame, alone)| (frame.to_vec(), alone)).collect();
+    let steps: Vec<Taken> = view.steps().collect();
+    let (lead, length) = (view.lead(), view.length());
+    assert!(lead <= KEY_DISTANCE_MAX.into(), "{lead} frames lead to an item");
+    assert!(frames[0].1, "an item begins with a key frame");
+    assert!(frames.iter().all(|(frame, _)| !frame.is_empty()));
+    let pieces = view.frame_pieces().flatten();
+    assert!(pieces.eq(frames.iter().flat_map(|(frame, _)| frame)), "pieces are the same frames");
+    let newest = view.state().last().expect("a state has frames");
+    assert!((1..=store.options().stack).contains(&(newest + 1)));
+    assert_eq!(frames.len(), lead + newest + 1 + length);
+    assert!(view.state().chain(view.next_state()).all(|at| lead + at < frames.len()));
+    assert_eq!(steps.len(), length);
+    assert!(steps.iter().all(|step| step.reward.is_finite() && step.log_probability.is_finite()));
+    let (lane, first, priority) = (view.lane(), view.first_step(), view.priority().get());
+    let probability = store.tables()[table].probability(key.slot);
+    assert!((0.0..=1.0 + 1e-9).contains(&probability), "{probability}");
+    Item { lane, first, length, lead, frames, steps, priority, times_sampled: view.times_sampled() }
+}
+
+/// Numbers from 2⁶² on are refused, and nobody gets there by counting. From right below it a store of ours would, and
+/// then not know its own records.
+pub fn counts_can_go_on(data: &[u8]) -> bool {
+    let words = data.array_windows().map(|word| u64::from_le_bytes(*word));
+    let mut near = words.filter(|word| ((1 << 62) - 4096..1 << 62).contains(word));
+    near.next().is_none()
+}
+
+/// The bytes of a whole store.
+pub fn saved(store: &Store) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    store.save(&mut bytes).expect("memory takes anything");
+    bytes
+}
+
+/// Looks at a store, saves and loads it, draws from it, gives new priorities, and writes until nothing is left of what
+/// it held.
+pub fn put_to_use(store: &mut Store) {
+    let before = contents(store);
+    let again = Store::restore(store.incarnation(), Home::nowhere(), &mut saved(store).as_slice());
+    let (again, recovered) = again.expect("what was saved can be restored");
+    assert!(recovered.is_whole(), "{recovered:?}");
+    assert_eq!(contents(&again), before);
+    for table in 0..store.tables().len() {
+        draw_and_update(store, table);
+        contents(store);
+    }
+    let mut lane = newcomer(store);
+    let most = 2 * store.options().bytes_max / 256;
+    for _ in 0..most {
+        store.insert(&lane.chunk(4)).expect("a lane that nobody has fenced goes on");
+    }
+    let left = contents(store);
+    assert!(!left.is_empty(), "new items are kept");
+    assert!(left.values().all(|item| item.lane == lane.key), "what is old has left");
+}
+
+fn draw_and_update(store: &mut Store, table: usize) {
+    let mut drawn = Vec::new();
+    let drawing = store.sample_at(table, &[0.0, 0.3, 0.7, 1.0 - f64::EPSILON], |draw, view| {
+        assert!(draw.probability > 0.0 && draw.probability <= 1.0 + 1e-9);
+        assert_eq!(draw.times_sampled, view.times_sampled());
+        assert_eq!(view.frames().count(), view.lead() + view.next_state().last().unwrap_or(0) + 1);
+        drawn.push(draw.key);
+    });
+    assert_eq!(drawing.is_err(), drawn.is_empty());
+    let two = Priority::try_new(2.0).expect("it is one");
+    let updates: Vec<_> = drawn.iter().map(|&key| (key, two)).collect();
+    let updated = store.update_priorities(table, &updates);
+    assert_eq!(updated.applied + updated.stale, updates.len() as u64);
+    let removed = store.remove(table, &drawn[..drawn.len().min(1)]);
+    assert!(removed <= 1);
+}
+
+/// A lane of an actor that the store does not know, or knows nothing newer of.
+fn newcomer(store: &mut Store) -> Lane {
+    for actor in 1000.. {
+        let mut lane = Lane::new(actor, u64::MAX, 0);
+        match store.insert(&lane.chunk(4)) {
+            Ok(inserted) if !inserted.duplicate && inserted.chunks_lost == 0 => return lane,
+            Ok(_) | Err(InsertError::NotContiguous { .. } | InsertError::OutOfEpisode { .. }) => {}
+            Err(error) => panic!("a new lane is refused: {error}"),
+        }
+    }
+    unreachable!("there are more actors than lanes in a ring")
+}

@@ -1,0 +1,152 @@
+//! A snapshot file, or a checkpoint's `replay.bin`: whole files as they are, or a stream under the right checksums.
+//!
+//! Input: what is done with the rest (1 byte, see the constants).
+
+use std::fs;
+use std::path::Path;
+
+use replay::store::Home;
+use replay::store::directory::{Holds, Slot};
+use replay::{LoadError, Store};
+use replay_server::home::Place;
+use replay_server::shard::Shard;
+use tempfile::TempDir;
+
+use crate::seal::{self, MARK, SLOT, STATE};
+use crate::small::{self, INCARNATION};
+
+/// The rest is the stream behind the options of [`small`]: records, state, slots, marks.
+const STREAM: u8 = 1;
+/// Records, state, slots and marks of the stream get their checksums.
+const SEALED: u8 = 2;
+
+const MAGIC: &[u8; 8] = b"quivrep\x03";
+
+thread_local! {
+    static DIRECTORY: TempDir = TempDir::new().expect("a directory for a file");
+}
+
+pub fn run(data: &[u8]) {
+    let Some((&kind, rest)) = data.split_first() else { return };
+    if kind & STREAM == 0 {
+        return whole_file(rest);
+    }
+    let mut stream = rest.to_vec();
+    if kind & SEALED != 0 {
+        seal_stream(&mut stream);
+    }
+    let file = [MAGIC, &seal::blocks(&[head(), stream].concat())[..]].concat();
+    store(&file);
+}
+
+fn whole_file(file: &[u8]) {
+    let mut input = file;
+    let Ok((id, holds)) = Slot::read_snapshot_head(&mut input) else { return };
+    let mut again = Slot::snapshot_head(&id, &holds).expect("what was read can be written");
+    again.extend_from_slice(input);
+    let (same_id, same) = Slot::read_snapshot_head(&mut again.as_slice()).expect("and read again");
+    let facts = |holds: &Holds| (holds.run.clone(), holds.codec.clone(), holds.actions, holds.options.clone());
+    assert_eq!((same_id, facts(&same)), (id, facts(&holds)));
+    store(input);
+    DIRECTORY.with(|directory| shard(&directory.path().join("snapshot"), file));
+}
+
+/// The same by way of a shard: what it says that it holds is what it holds.
+fn shard(path: &Path, file: &[u8]) {
+    fs::write(path, file).expect("a file is written");
+    let mut place = Place::memory("other".into());
+    if place.restore(path).is_err() {
+        return;
+    }
+    let Ok(shard) = Shard::open(place, u64::MAX) else { return };
+    let (_, spec) = shard.told().expect("it was restored");
+    assert!(spec.options.check().is_ok());
+    assert_eq!(shard.standing().bytes_max, spec.options.bytes_max as u64);
+}
+
+/// Whatever can be restored is a store in good order, and what can be loaded is the same one.
+fn store(file: &[u8]) {
+    let loaded = Store::load(small::options(), INCARNATION, &mut &*file);
+    let restored = Store::restore(INCARNATION, Home::nowhere(), &mut &*file);
+    if let Err(LoadError::Io(error)) = &restored {
+        panic!("memory can always be read: {error}");
+    }
+    let Ok((mut restored, _)) = restored else {
+        assert!(loaded.is_err(), "what can't be restored can't be loaded");
+        return;
+    };
+    let found = small::contents(&restored);
+    if !small::counts_can_go_on(file) {
+        return;
+    }
+    if let Ok(mut loaded) = loaded {
+        assert_eq!(small::contents(&loaded), found);
+        small::put_to_use(&mut loaded);
+    }
+    small::put_to_use(&mut restored);
+}
+
+/// The options at the beginning of the stream.
+fn head() -> Vec<u8> {
+    postcard::to_stdvec(&small::options()).expect("options can be written")
+}
+
+/// Walks over a stream as far as it goes.
+fn seal_stream(stream: &mut [u8]) {
+    let Some(rest) = seal_records(stream) else { return };
+    let Some((state, rest)) = rest.split_at_mut_checked(STATE) else { return };
+    seal::states(state);
+    let mut rest = Some(rest);
+    for _ in 0..small::CAPACITIES.len() {
+        rest = rest.and_then(seal_slots);
+    }
+    if let Some((_, marks)) = rest.and_then(|rest| rest.split_at_mut_checked(4)) {
+        seal::each(marks, MARK);
+    }
+}
+
+fn take_length(stream: &mut [u8]) -> Option<(usize, &mut [u8])> {
+    let (length, rest) = stream.split_first_chunk_mut()?;
+    Some((u32::from_le_bytes(*length) as usize, rest))
+}
+
+/// Length, place and record, again and again, until a length of 0.
+fn seal_records(stream: &mut [u8]) -> Option<&mut [u8]> {
+    let (length, rest) = take_length(stream)?;
+    if length == 0 {
+        return Some(rest);
+    }
+    let (_, rest) = rest.split_at_mut_checked(8)?;
+    let (record, rest) = rest.split_at_mut_checked(length)?;
+    seal::record(record);
+    seal_records(rest)
+}
+
+/// Length and slots, again and again, until a length of 0; then the vacant ones: how many, and which.
+fn seal_slots(stream: &mut [u8]) -> Option<&mut [u8]> {
+    let (length, rest) = take_length(stream)?;
+    if length > 0 {
+        let (slots, rest) = rest.split_at_mut_checked(length)?;
+        seal::each(slots, SLOT);
+        return seal_slots(rest);
+    }
+    let (free, left) = postcard::take_from_bytes::<Vec<u32>>(rest).ok().map(|(free, left)| (free, left.len()))?;
+    drop(free);
+    let read = rest.len() - left;
+    Some(&mut rest[read..])
+}
+
+pub fn seeds() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for chunks in [0, 3, 9, 25, 60] {
+        let mut store = Store::new(small::options(), INCARNATION).expect("a small store");
+        small::fill(&mut store, chunks);
+        let file = small::saved(&store);
+        let stream = seal::stream(&file[MAGIC.len()..]);
+        seeds.push([&[STREAM | SEALED], &stream[head().len()..]].concat());
+        let holds = Holds::new("run".into(), "delta".into(), 4, small::options()).expect("random numbers");
+        let whole = Slot::snapshot_head("shard", &holds).expect("a head can be written");
+        seeds.push([&[0][..], &whole, &file].concat());
+    }
+    seeds
+}

@@ -1,0 +1,155 @@
+//! Every message that a server or a client decodes: decoding, encoding again, and our own conversions.
+//!
+//! Input: which message (1 byte), the message.
+
+mod sample;
+
+use prost::Message;
+use proto::limits::{EPISODES_MAX, PLAYERS_MAX, UPDATES_MAX};
+use proto::v1::insert_request::Message as Request;
+use proto::v1::watch_weights_reply::News;
+use proto::{Batch, Report, Weights, convert, play, v1};
+use rpc::address::Address;
+use run::Resolved;
+
+use crate::small;
+
+/// A message that was decoded can be encoded, and decoded to the same.
+fn decoded<M: Message + Default>(bytes: &[u8]) -> Option<M> {
+    let message = M::decode(bytes).ok()?;
+    let encoded = message.encode_to_vec();
+    assert_eq!(encoded.len(), message.encoded_len());
+    let again = M::decode(encoded.as_slice()).expect("what was encoded can be decoded");
+    // Numbers that are none are not equal to themselves, so bytes are compared.
+    assert_eq!(again.encode_to_vec(), encoded);
+    Some(message)
+}
+
+macro_rules! messages {
+    ($($type:ident = $sample:ident, $check:expr;)*) => {
+        /// How each is looked at, by the number in the input.
+        const CHECKS: &[fn(&[u8])] = &[$(|bytes| if let Some(message) = decoded::<v1::$type>(bytes) {
+            let check: fn(v1::$type) = $check;
+            check(message);
+        },)*];
+
+        /// One of each, to begin with.
+        fn samples() -> Vec<Vec<u8>> {
+            vec![$(sample::$sample().encode_to_vec(),)*]
+        }
+    };
+}
+
+messages! {
+    InsertRequest = insert_request, |request| if let Some(Request::Chunk(message)) = request.message {
+        let _ = convert::chunk(message, 4);
+    };
+    SampleRequest = sample_request, |request| updates(request.updates);
+    UpdatePrioritiesRequest = update_priorities_request, |request| updates(request.updates);
+    GrantRequest = grant_request, |request| store(request.store);
+    LookRequest = look_request, |request| key(request.key);
+    ConfigureRequest = configure_request, drop;
+    InspectRequest = inspect_request, drop;
+    InfoRequest = info_request, drop;
+    SnapshotRequest = snapshot_request, drop;
+    InsertReply = insert_reply, drop;
+    SampleReply = sample_reply, |reply| batch(reply.batch);
+    UpdatePrioritiesReply = update_priorities_reply, drop;
+    GrantReply = grant_reply, drop;
+    ConfigureReply = configure_reply, |reply| store(reply.store);
+    InfoReply = info_reply, |reply| store(reply.store);
+    InspectReply = inspect_reply, |reply| batch(reply.top);
+    LookReply = look_reply, |reply| {
+        batch(reply.batch);
+        store(reply.store);
+    };
+    SnapshotReply = snapshot_reply, drop;
+    JoinRequest = join_request, drop;
+    JoinReply = join_reply, joined;
+    WatchWeightsRequest = watch_weights_request, drop;
+    WatchWeightsReply = watch_weights_reply, |reply| if let Some(News::Weights(message)) = reply.news {
+        weights(message);
+    };
+    ReportRequest = report_request, reports;
+    ReportReply = report_reply, drop;
+    AdjustReply = adjust_reply, drop;
+}
+
+/// Its map is encoded in any order, so it is not one of the others.
+const ADJUST: usize = CHECKS.len();
+
+pub fn run(data: &[u8]) {
+    let Some((&kind, bytes)) = data.split_first() else { return };
+    match usize::from(kind) % (ADJUST + 1) {
+        ADJUST => {
+            let Ok(message) = v1::AdjustRequest::decode(bytes) else { return };
+            assert_eq!(v1::AdjustRequest::decode(message.encode_to_vec().as_slice()), Ok(message));
+        }
+        kind => CHECKS[kind](bytes),
+    }
+}
+
+fn store(message: Option<v1::Store>) {
+    let Some(Ok(spec)) = message.map(convert::store) else { return };
+    if spec.options.check().is_ok() {
+        assert_eq!(convert::store(convert::store_message(&spec)), Ok(spec));
+    }
+}
+
+fn updates(message: Option<v1::Updates>) {
+    let Some(message) = message else { return };
+    let Ok(updates) = convert::updates(&message) else { return };
+    assert!(updates.priorities.len() <= UPDATES_MAX && updates.removed.len() <= UPDATES_MAX);
+    let again = convert::updates_message(&updates, message.shard_incarnation);
+    assert_eq!(convert::updates(&again), Ok(updates));
+}
+
+fn key(message: Option<v1::ItemKey>) {
+    let Some(message) = message else { return };
+    assert_eq!(convert::key_message(convert::key(message)), message);
+}
+
+fn batch(message: Option<v1::Batch>) {
+    let Ok(batch) = Batch::new(message.unwrap_or_default(), small::STACK, 4) else { return };
+    batch.items().for_each(|item| assert_eq!(item.steps().count(), item.length()));
+}
+
+fn weights(message: v1::Weights) {
+    let Ok(weights) = Weights::try_from(message) else { return };
+    assert_eq!(Weights::try_from(v1::Weights::from(&weights)), Ok(weights));
+}
+
+fn reports(message: v1::ReportRequest) {
+    let Ok(reports) = play::reports(message.episodes, message.evaluation) else { return };
+    for report in &reports {
+        match report {
+            Report::Episodes(episodes) => assert!((1..=EPISODES_MAX).contains(&episodes.len())),
+            Report::Evaluation { players, .. } => assert!(players.len() <= PLAYERS_MAX),
+        }
+    }
+    let member = v1::ReportRequest::default();
+    let again = reports.iter().fold(member, |message, report| play::report_message(report.clone(), message));
+    assert_eq!(play::reports(again.episodes, again.evaluation), Ok(reports));
+}
+
+/// What an actor does with the answer to its first question.
+fn joined(reply: v1::JoinReply) {
+    for shard in reply.shards {
+        if let Ok(address) = shard.address.parse::<Address>() {
+            assert_eq!(address.to_string().parse(), Ok(address.clone()));
+            let _ = address.is_local();
+        }
+    }
+    let Ok(resolved) = serde_json::from_str::<Resolved>(&reply.config) else { return };
+    let text = serde_json::to_string(&resolved).expect("settings can be written");
+    assert_eq!(serde_json::from_str::<Resolved>(&text).expect("and read"), resolved);
+    let _ = resolved.settings.validate(&resolved.game);
+}
+
+pub fn seeds() -> Vec<Vec<u8>> {
+    let mut adjust = v1::AdjustRequest::default();
+    adjust.settings.insert("capacity".into(), "2M".into());
+    let all = samples().into_iter().chain([adjust.encode_to_vec()]);
+    (0..).zip(all).map(|(kind, message)| [&[kind][..], &message].concat()).collect()
+}
+
