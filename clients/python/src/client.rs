@@ -20,7 +20,7 @@ use tonic::{Code, Status};
 
 use crate::error::{answered, invalid};
 use crate::keeper::{self, Keeper, LEARNER_INCARNATION, Told};
-use crate::lanes::Lease;
+use crate::lease::Lease;
 use crate::sampler::{Draws, Sampler, updates};
 use crate::store::{Store, index};
 use crate::waiting::{Reason, deadline, runtime, wait};

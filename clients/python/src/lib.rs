@@ -7,7 +7,8 @@
 mod client;
 mod error;
 mod keeper;
-mod lanes;
+mod lane;
+mod lease;
 mod sampler;
 mod store;
 mod waiting;

@@ -4,29 +4,23 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
-use proto::limits::{CHUNK_ITEMS_MAX, CHUNK_STEPS_MAX, INSERT_BYTES_MAX};
+use proto::limits::CHUNK_STEPS_MAX;
 use proto::{StoreSpec, v1};
 use pyo3::prelude::*;
-use replay::codec::{Codec, Encoder};
-use replay::{Chunk, InitialPriority, LaneKey, NewItem, Step, TableOptions, Taken, WeightsVersion};
+use replay::{InitialPriority, TableOptions, Taken, WeightsVersion};
 use rpc::address::Address;
 use rpc::writer::State;
 use value::priority::Priority;
 
 use crate::error::{ended, invalid};
 use crate::keeper::Keeper;
-use crate::lanes::{Lease, Mark};
+use crate::lane::{ITEMS_AT_ONCE, LENGTH_MAX, Lane, Whole};
+use crate::lease::Lease;
 use crate::store::index;
 use crate::waiting::{deadline, runtime, wait};
 
 /// Chunks that are sent before the first of them must be acknowledged.
 const AT_ONCE: usize = 8;
-
-/// Steps of an item.
-const LENGTH_MAX: u64 = 255;
-
-/// Items that the last frame of an episode may complete.
-const ITEMS_AT_ONCE: usize = CHUNK_ITEMS_MAX / 2;
 
 #[pyclass(module = "quiver_replay._core")]
 pub struct Writer {
@@ -39,33 +33,6 @@ pub struct Writer {
     lane: Lane,
     tables: Vec<TableOptions>,
     actions: u16,
-}
-
-/// What is not sent yet, and where the lane stands.
-struct Lane {
-    key: LaneKey,
-    codec: Codec,
-    frame_bytes: usize,
-    encoder: Encoder,
-    chunk_steps: usize,
-    steps: Vec<Step>,
-    frames: Vec<u8>,
-    items: Vec<NewItem>,
-    sequence: u64,
-    next_step: u64,
-    episode: Episode,
-    /// Items come in order of their first steps.
-    last_first: u64,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Episode {
-    /// The next step begins one.
-    Between { first: u64 },
-    /// Its first step.
-    Goes { first: u64 },
-    /// The last step ended it; its last frame must follow.
-    Ended { first: u64 },
 }
 
 #[pymethods]
@@ -128,7 +95,7 @@ impl Writer {
         let priorities = priorities.as_ref().map(PyReadonlyArray1::as_slice).transpose()?;
         let steps = actions.len();
         let lengths = [
-            ("frames", frames.len() / self.lane.frame_bytes, steps + 1),
+            ("frames", frames.len() / self.lane.frame_bytes(), steps + 1),
             ("rewards", rewards.len(), steps),
             ("log_probabilities", log_probabilities.map_or(steps, <[_]>::len), steps),
             ("priorities", priorities.map_or(steps, <[_]>::len), steps),
@@ -160,21 +127,11 @@ impl Writer {
         if length as usize * tables.len() > ITEMS_AT_ONCE {
             return Err(invalid(format!("length times tables must be {ITEMS_AT_ONCE} or less")));
         }
-        if !matches!(self.lane.episode, Episode::Between { .. }) {
-            return Err(invalid("an episode is under way: end() it first, or abandon() it"));
-        }
+        self.lane.may_begin()?;
         self.send(py, self.lane.is_full(), until)?;
 
         let start = self.lane.start();
-        let mut episode = Whole {
-            frames,
-            taken: &taken,
-            priorities: &priorities,
-            tables: &tables,
-            length,
-            step: 0,
-            item: 0,
-        };
+        let mut episode = Whole::new(frames, &taken, &priorities, &tables, length);
         loop {
             let lane = &mut self.lane;
             if py.detach(|| episode.pack(lane)) {
@@ -204,7 +161,7 @@ impl Writer {
     /// Steps that were not sent.
     #[getter]
     fn unsent(&self) -> usize {
-        self.lane.steps.len()
+        self.lane.steps()
     }
 
     #[getter]
@@ -255,20 +212,7 @@ impl Writer {
         };
         let _inside = runtime()?.enter();
         let connection = Some(rpc::writer::Writer::spawn(address.clone(), hello, AT_ONCE, key.incarnation));
-        let lane = Lane {
-            key,
-            codec: spec.codec,
-            frame_bytes,
-            encoder: Encoder::new(spec.codec, frame_bytes),
-            chunk_steps,
-            steps: Vec::new(),
-            frames: Vec::new(),
-            items: Vec::new(),
-            sequence: lease.from.sequence,
-            next_step: lease.from.next_step,
-            episode: Episode::Between { first: lease.from.next_step },
-            last_first: 0,
-        };
+        let lane = Lane::new(&lease, spec, chunk_steps);
         let (tables, actions) = (spec.options.tables.clone(), spec.actions);
         Ok(Self { address, lease, _keeper: keeper, connection, lane, tables, actions })
     }
@@ -282,14 +226,13 @@ impl Writer {
         let Some(connection) = self.connection.take() else { return };
         // What was not sent, or an episode that did not end, is a gap.
         self.lane.abandon();
-        let mark = Mark { sequence: self.lane.sequence, next_step: self.lane.next_step };
-        self.lease.give_back(mark, connection.state().is_final());
+        self.lease.give_back(self.lane.mark(), connection.state().is_final());
     }
 
     /// Sends what there is, if `now`.
     fn send(&mut self, py: Python<'_>, now: bool, until: Option<Instant>) -> PyResult<()> {
         let connection = self.connection()?;
-        if !now || self.lane.steps.is_empty() {
+        if !now || self.lane.steps() == 0 {
             return Ok(());
         }
         // Only once there is room: whoever is interrupted while waiting has lost nothing.
@@ -321,174 +264,10 @@ impl Writer {
     }
 
     fn frame<'a>(&self, frame: &'a [u8]) -> PyResult<&'a [u8]> {
-        if frame.len() == self.lane.frame_bytes {
+        if frame.len() == self.lane.frame_bytes() {
             return Ok(frame);
         }
-        Err(invalid(format!("a frame of {} bytes, must be {}", frame.len(), self.lane.frame_bytes)))
-    }
-}
-
-/// An episode on its way into a lane.
-struct Whole<'a> {
-    frames: &'a [u8],
-    taken: &'a [Taken],
-    priorities: &'a [InitialPriority],
-    tables: &'a [u8],
-    length: u64,
-    /// Frames and items that are in.
-    step: usize,
-    item: usize,
-}
-
-impl Whole<'_> {
-    /// Packs frames until the lane has a chunk to send, and says whether all are in.
-    fn pack(&mut self, lane: &mut Lane) -> bool {
-        let total = self.taken.len();
-        while self.step <= total {
-            if lane.is_full() {
-                return false;
-            }
-            let frame = &self.frames[self.step * lane.frame_bytes..][..lane.frame_bytes];
-            lane.push(frame, self.taken.get(self.step).copied());
-            // All items that this frame completes.
-            while self.item < total && (self.item + self.length as usize).min(total) <= self.step {
-                let length = (self.length as usize).min(total - self.item) as u8;
-                let first = lane.next_step - 1 - (self.step - self.item) as u64;
-                let priority = self.priorities[self.item];
-                lane.items.extend(self.tables.iter().map(|&table| NewItem {
-                    first,
-                    length,
-                    priority,
-                    table,
-                }));
-                lane.last_first = first;
-                self.item += 1;
-            }
-            self.step += 1;
-        }
-        true
-    }
-}
-
-/// Where a lane stood.
-struct Start {
-    sequence: u64,
-    next_step: u64,
-    steps: usize,
-    frames: usize,
-    items: usize,
-    last_first: u64,
-}
-
-impl Lane {
-    fn start(&self) -> Start {
-        Start {
-            sequence: self.sequence,
-            next_step: self.next_step,
-            steps: self.steps.len(),
-            frames: self.frames.len(),
-            items: self.items.len(),
-            last_first: self.last_first,
-        }
-    }
-
-    /// Takes back what came after. If some of it was sent, the rest is lost on the way.
-    fn undo(&mut self, start: &Start) {
-        if self.sequence != start.sequence {
-            return self.abandon();
-        }
-        self.steps.truncate(start.steps);
-        self.frames.truncate(start.frames);
-        self.items.truncate(start.items);
-        (self.next_step, self.last_first) = (start.next_step, start.last_first);
-        self.episode = Episode::Between { first: self.next_step };
-        self.encoder = Encoder::new(self.codec, self.frame_bytes);
-    }
-
-    /// Whether what there is must be sent before another frame, which may be large and complete many items.
-    fn is_full(&self) -> bool {
-        self.steps.len() >= self.chunk_steps
-            || self.items.len() + ITEMS_AT_ONCE > CHUNK_ITEMS_MAX
-            || self.frames.len() > INSERT_BYTES_MAX / 4
-    }
-
-    fn may_act(&self) -> PyResult<()> {
-        match self.episode {
-            Episode::Ended { .. } => Err(invalid("the episode has ended: its last frame goes with end()")),
-            _ => Ok(()),
-        }
-    }
-
-    fn may_end(&self) -> PyResult<()> {
-        match self.episode {
-            Episode::Ended { .. } => Ok(()),
-            _ => {
-                Err(invalid("no step has ended the episode: the last append() says terminated or truncated"))
-            }
-        }
-    }
-
-    fn push(&mut self, frame: &[u8], taken: Option<Taken>) {
-        let before = self.frames.len();
-        let key_frame = self.encoder.encode_into(frame, &mut self.frames);
-        let frame_bytes = (self.frames.len() - before) as u32;
-        let (starts_episode, first) = match self.episode {
-            Episode::Between { .. } => (true, self.next_step),
-            Episode::Goes { first } | Episode::Ended { first } => (false, first),
-        };
-        self.episode = match taken {
-            None => Episode::Between { first },
-            Some(taken) if taken.ends_episode() => Episode::Ended { first },
-            Some(_) => Episode::Goes { first },
-        };
-        self.steps.push(Step { frame_bytes, key_frame, starts_episode, taken });
-        self.next_step += 1;
-    }
-
-    fn item(&mut self, length: u64, priority: InitialPriority, table: u8) -> PyResult<()> {
-        let (Episode::Between { first } | Episode::Goes { first } | Episode::Ended { first }) = self.episode;
-        if self.steps.is_empty() {
-            return Err(invalid("an item is made before flush(), while its last frame is still here"));
-        }
-        let steps = self.next_step - 1 - first;
-        if length == 0 || length > steps.min(LENGTH_MAX) {
-            let most = steps.min(LENGTH_MAX);
-            return Err(invalid(format!(
-                "length is {length}, but there are {most} steps before the last frame"
-            )));
-        }
-        let first = self.next_step - 1 - length;
-        if first < self.last_first {
-            return Err(invalid(
-                "items come in the order of their first steps: an earlier item begins later",
-            ));
-        }
-        if self.items.len() == CHUNK_ITEMS_MAX {
-            return Err(invalid(format!("{} items since the last step that was sent", self.items.len())));
-        }
-        self.last_first = first;
-        self.items.push(NewItem { first, length: length as u8, priority, table });
-        Ok(())
-    }
-
-    /// Drops what was not sent, as if it had been lost on the way: anything may follow.
-    fn abandon(&mut self) {
-        if self.steps.is_empty() && matches!(self.episode, Episode::Between { .. }) {
-            return;
-        }
-        self.take();
-        self.encoder = Encoder::new(self.codec, self.frame_bytes);
-        self.episode = Episode::Between { first: self.next_step };
-    }
-
-    fn take(&mut self) -> Chunk {
-        let steps = std::mem::take(&mut self.steps);
-        let first_step = self.next_step - steps.len() as u64;
-        let sequence = self.sequence;
-        self.sequence += 1;
-        let frames = std::mem::take(&mut self.frames).into();
-        let items = std::mem::take(&mut self.items);
-        Chunk { lane: self.key, sequence, first_step, steps, frames, items }
+        Err(invalid(format!("a frame of {} bytes, must be {}", frame.len(), self.lane.frame_bytes())))
     }
 }
 
