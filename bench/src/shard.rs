@@ -33,7 +33,7 @@ pub const ACTORS: u32 = 4;
 const UNDER_WAY_MAX: usize = LANES as usize;
 
 /// Batches that a learner has under way.
-const PREFETCH: usize = 4;
+const PREFETCH: usize = 8;
 
 /// How long a busy machine may take to connect.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);

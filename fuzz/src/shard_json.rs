@@ -50,6 +50,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
     other.tables[0].remover = replay::Remover::Lifo;
     other.tables[1].sampler = replay::Sampler::Fifo;
     other.stack = 4;
+    // One of those that need all their digits.
+    other.tables[0].priority_constant = 0.907_303_832_202_868_9;
     let empty = br#"{"format": 1, "id": "0123456789abcdef", "holds": null}"#;
     vec![text(&holds(small::options())), text(&holds(other)), empty.to_vec()]
 }

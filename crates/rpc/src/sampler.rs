@@ -197,7 +197,7 @@ impl Inbox {
     async fn read(&mut self) -> Result<(), Status> {
         let reply = timeout(ANSWER_WAIT_MAX, self.replies.message()).await.map_err(|_| silent())??;
         let reply = reply.ok_or_else(ended)?;
-        self.stale += reply.stale;
+        self.stale = self.stale.saturating_add(reply.stale);
         self.news = reply.shard.map(News::from).unwrap_or_default();
         let brings_batch =
             self.under_way.pop_front().ok_or_else(|| Status::internal("an answer to nothing"))?;

@@ -698,6 +698,19 @@ fn a_slot_remembers_what_it_holds() {
     assert!(store.insert(&chunk).unwrap().duplicate);
 }
 
+/// A learner that says the same again would be refused otherwise.
+#[test]
+fn a_slot_remembers_numbers_to_the_last_bit() {
+    let directory = TempDir::new().unwrap();
+    let mut options = small_options();
+    // As text it has 16 digits, and a parser that rounds carelessly makes another number of them.
+    options.tables[0].priority_constant = 0.907_303_832_202_868_9;
+    let holds = Holds::new("run".into(), "zstd".into(), 18, options.clone()).unwrap();
+    Slot::take(directory.path()).unwrap().remember(holds).unwrap();
+    let slot = Slot::take(directory.path()).unwrap();
+    assert_eq!(slot.identity().holds.as_ref().unwrap().options, options);
+}
+
 #[test]
 fn a_slot_of_another_version_or_with_garbage_is_refused_and_says_so() {
     let directory = TempDir::new().unwrap();
