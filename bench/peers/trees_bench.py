@@ -33,7 +33,8 @@ ALPHA = 0.6
 BETA = 0.4
 SAMPLE_SIZES = (32, 512)
 UPDATE_SIZE = 512
-BATCHES = 64
+# As many updates as there are items before the first comes again, as on our side.
+BATCHES = ITEMS // UPDATE_SIZE
 
 Calls = dict[str, Callable[[int], Any]]
 

@@ -22,7 +22,9 @@ pub struct SumTree {
     levels: Vec<usize>,
     leaves: usize,
     total: f64,
-    /// Nodes to recompute in a batch update, kept to avoid allocating.
+    /// What a batch update changes, kept to avoid allocating.
+    changes: Vec<(u32, f64)>,
+    /// Nodes that a batch update has to recompute.
     touched: Vec<u32>,
     /// A bit for each node of any level but the leaves': whether it is among `touched` already.
     marked: Vec<u64>,
@@ -48,7 +50,7 @@ impl SumTree {
         }
         let nodes = vec![Node([0.0; WIDTH]); count];
         let marked = vec![0; leaves.div_ceil(WIDTH * WIDTH).div_ceil(64)];
-        Self { nodes, levels, leaves, total: 0.0, touched: Vec::new(), marked }
+        Self { nodes, levels, leaves, total: 0.0, changes: Vec::new(), touched: Vec::new(), marked }
     }
 
     /// Memory that [`SumTree::new`] takes for so many leaves, to ask for it beforehand.
@@ -87,31 +89,45 @@ impl SumTree {
     }
 
     /// Changes many weights, recomputing each inner node once. The last change of a leaf wins.
+    ///
+    /// All of `changes` are asked for before the first is made, so that one does not wait for another's memory.
     pub fn set_many(&mut self, changes: impl IntoIterator<Item = (u32, f64)>) {
-        self.touched.clear();
+        self.changes.clear();
         for (leaf, weight) in changes {
             debug_assert!(weight.is_finite() && weight >= 0.0, "weight {weight}");
-            let leaf = self.checked(leaf);
-            self.nodes[leaf / WIDTH].0[leaf % WIDTH] = weight;
-            self.touched.push((leaf / WIDTH) as u32);
+            prefetch(&self.nodes[self.checked(leaf) / WIDTH]);
+            self.changes.push((leaf, weight));
         }
-        let Self { nodes, levels, touched, marked, .. } = self;
-        for pair in levels.windows(2) {
-            let (level, above) = (pair[0], pair[1]);
-            let (nodes, above) = nodes.split_at_mut(above);
-            let mut parents = 0;
-            for at in 0..touched.len() {
-                let node = touched[at] as usize;
-                let parent = node / WIDTH;
-                above[parent].0[node % WIDTH] = nodes[level + node].sum();
-                // Each parent once, without a branch that nobody can predict.
-                let (word, bit) = (&mut marked[parent / 64], 1 << (parent % 64));
-                touched[parents] = parent as u32;
-                parents += usize::from(*word & bit == 0);
-                *word |= bit;
+        let Self { nodes, levels, changes, touched, marked, .. } = self;
+        touched.clear();
+        for &(leaf, weight) in changes.iter() {
+            nodes[leaf as usize / WIDTH].0[leaf as usize % WIDTH] = weight;
+            touched.push(leaf / WIDTH as u32);
+        }
+        // Node by node while there are few among many, whole levels from there on.
+        let mut few = true;
+        for number in 1..levels.len() {
+            let (nodes, parents) = two_levels(nodes, levels, number);
+            if !few {
+                sum_all(nodes, parents);
+            } else if parents.len() <= touched.len() {
+                touched.iter().for_each(|&node| sum_one(nodes, parents, node));
+                few = false;
+            } else {
+                let mut count = 0;
+                for at in 0..touched.len() {
+                    let node = touched[at];
+                    sum_one(nodes, parents, node);
+                    // Each parent once, without a branch that nobody can predict.
+                    let parent = node as usize / WIDTH;
+                    let (word, bit) = (&mut marked[parent / 64], 1 << (parent % 64));
+                    touched[count] = parent as u32;
+                    count += usize::from(*word & bit == 0);
+                    *word |= bit;
+                }
+                touched.truncate(count);
+                touched.iter().for_each(|&parent| marked[parent as usize / 64] = 0);
             }
-            touched.truncate(parents);
-            touched.iter().for_each(|&parent| marked[parent as usize / 64] = 0);
         }
         self.total = self.root().sum();
     }
@@ -121,12 +137,9 @@ impl SumTree {
         for leaf in 0..self.leaves {
             self.nodes[leaf / WIDTH].0[leaf % WIDTH] = weight_of(leaf as u32);
         }
-        for pair in self.levels.windows(2) {
-            let (level, above) = (pair[0], pair[1]);
-            for node in 0..above - level {
-                let sum = self.nodes[level + node].sum();
-                self.nodes[above + node / WIDTH].0[node % WIDTH] = sum;
-            }
+        for number in 1..self.levels.len() {
+            let (nodes, parents) = two_levels(&mut self.nodes, &self.levels, number);
+            sum_all(nodes, parents);
         }
         self.total = self.root().sum();
     }
@@ -179,6 +192,26 @@ impl SumTree {
     fn checked(&self, leaf: u32) -> usize {
         assert!((leaf as usize) < self.leaves, "leaf {leaf} of {}", self.leaves);
         leaf as usize
+    }
+}
+
+/// A level and, after it, level `number`: its parents.
+fn two_levels<'a>(nodes: &'a mut [Node], levels: &[usize], number: usize) -> (&'a [Node], &'a mut [Node]) {
+    let end = levels.get(number + 1).copied().unwrap_or(nodes.len());
+    let (before, parents) = nodes[..end].split_at_mut(levels[number]);
+    (&before[levels[number - 1]..], parents)
+}
+
+/// Tells a node's parent its sum.
+fn sum_one(nodes: &[Node], parents: &mut [Node], node: u32) {
+    let node = node as usize;
+    parents[node / WIDTH].0[node % WIDTH] = nodes[node].sum();
+}
+
+/// Tells every node's parent its sum.
+fn sum_all(nodes: &[Node], parents: &mut [Node]) {
+    for (nodes, parent) in nodes.chunks(WIDTH).zip(parents) {
+        parent.0.iter_mut().zip(nodes).for_each(|(sum, node)| *sum = node.sum());
     }
 }
 
