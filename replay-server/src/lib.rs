@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!  wire ──► service ──► Insert: writers ──┐
-//!                   ──► Sample: samplers ─┼─ jobs ──► worker: one thread owns the Shard
-//!                   ──► the rest ─────────┘  (bounded)           │
+//!                   ──► Sample: samplers ─┼─ jobs ──► owner: one at a time has the Shard
+//!                   ──► the rest ─────────┘                      │
 //!                              ▲─── phase, inserts, turn ────────┘
 //! ```
 //!
-//! Reading order: [`shard`] for what is decided, [`home`] for where it lives, [`worker`] for who decides it, [`service`] for the wire, `writers` for
+//! Reading order: [`shard`] for what is decided, [`home`] for where it lives, [`owner`] for who decides it, [`service`] for the wire, `writers` for
 //! the one thing that waits. `convert` holds every rejection of a message, [`Refusal`] every status.
 #![forbid(unsafe_code)]
 
@@ -16,9 +16,9 @@ pub mod home;
 pub mod shard;
 
 pub mod metrics;
+pub mod owner;
 pub mod server;
 pub mod service;
-pub mod worker;
 
 mod codec;
 mod convert;

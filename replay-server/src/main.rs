@@ -10,8 +10,8 @@ use tokio::runtime;
 use tracing::info;
 
 /// Threads for the wire. Encoding and decoding are memory copies, so a few threads fill a network, and the rest of the
-/// machine is for others.
-const THREADS_MAX: usize = 8;
+/// machine is for others. Two at least: one may be at the store while the other says how it goes.
+const THREADS: (usize, usize) = (2, 8);
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
@@ -20,7 +20,7 @@ fn main() -> anyhow::Result<()> {
     if args.lifeline {
         telemetry::lifeline();
     }
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).clamp(THREADS.0, THREADS.1);
     let runtime = runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
     runtime.block_on(serve(&args, &config))
 }

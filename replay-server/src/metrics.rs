@@ -49,7 +49,7 @@ pub struct Metrics {
     pub(crate) writer_wait_seconds: Counter,
     pub(crate) sample_seconds: Histogram,
     pub(crate) insert_seconds: Histogram,
-    pub(crate) mailbox_depth: IntGauge,
+    pub(crate) calls_waiting: IntGauge,
     pub(crate) grants_waiting: IntGauge,
     pub(crate) syncs: IntCounter,
     pub(crate) sync_seconds: Histogram,
@@ -125,14 +125,15 @@ impl Metrics {
             sync_seconds: make
                 .seconds("replay_sync_seconds", "Time to write what has changed to the disk")?,
             damaged,
-            mailbox_depth: make.gauge("replay_mailbox_depth", "Requests that wait for the shard's thread")?,
+            calls_waiting: make
+                .gauge("replay_calls_waiting", "Calls that wait while another uses the store")?,
             refused,
             refusals_logged: Seldom::default(),
             waits_logged: Seldom::default(),
         })
     }
 
-    /// Takes over where the shard stands. Only the shard's thread calls this, once for each job.
+    /// Takes over where the shard stands. Only its owner calls this, once for each job.
     pub(crate) fn observe(&self, standing: &Standing) {
         let mut tables = TableCounters::default();
         standing.tables.iter().for_each(|table| tables += table.counters);
@@ -233,5 +234,21 @@ impl Seldom {
             *last = Some(Instant::now());
         }
         due
+    }
+}
+
+/// Counts one more for as long as it is there.
+pub(crate) struct OneMore<'a>(&'a IntGauge);
+
+impl<'a> OneMore<'a> {
+    pub fn new(gauge: &'a IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for OneMore<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }

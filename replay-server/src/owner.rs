@@ -1,8 +1,9 @@
-//! The one owner of the shard: a thread that does one job after the other.
+//! The one owner of the shard: a lock that callers take in the order in which they came.
 //!
-//! Jobs come through a bounded mailbox and answer through a channel of their own. So nothing is locked, a slow table
-//! slows its callers instead of piling up work, and each job sees the shard as the one before left it. What others wait
-//! for is published after each job:
+//! Whoever holds it does one job, on the thread that it is on already: a job takes microseconds, and to wake another
+//! thread for it takes longer and, on a busy machine, sometimes four milliseconds more. Whoever waits for the lock
+//! leaves its thread to others. Each job sees the shard as the one before left it. What others wait for is published
+//! after each job:
 //!
 //! - the *phase* (configured, finished) changes twice in a shard's life; every writer watches it;
 //! - the *inserts* change all the time; only a grant that waits for them watches;
@@ -10,25 +11,16 @@
 //!   each insert that is granted would be a thousand wake-ups for one chunk.
 
 use std::io;
-use std::sync::Arc;
-use std::thread;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::futures::Notified;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Mutex, Notify, OwnedMutexGuard, oneshot, watch};
+use tokio::task::{JoinError, spawn_blocking};
 
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, OneMore};
 use crate::refusal::Refusal;
 use crate::shard::{Shard, Standing};
-
-/// Jobs that may wait for the thread. Each caller has one at a time, so this is about who waits where; deep enough
-/// that the thread never idles while there is work.
-const MAILBOX_JOBS_MAX: usize = 256;
-
-/// Does its work and gives its answer, which is sent once everyone can see what the work has changed.
-type Job = Box<dyn FnOnce(&mut Shard) -> Answer + Send>;
-/// Nobody to answer if the caller has gone away.
-type Answer = Option<Box<dyn FnOnce() + Send>>;
 
 /// What changes rarely.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -39,127 +31,85 @@ pub struct Phase {
     pub finished: bool,
 }
 
-/// The way to the shard. All clones lead to the same.
+/// The way to the shard. All clones lead to the same, and it goes with the last of them.
 #[derive(Clone)]
-pub struct Handle {
-    jobs: mpsc::Sender<Job>,
-    phase: watch::Receiver<Phase>,
-    inserts: watch::Receiver<u64>,
-    turn: Arc<Notify>,
-}
+pub struct Handle(Arc<Owner>);
 
-/// A way to the shard that does not keep its thread alive.
-pub struct WeakHandle {
-    jobs: mpsc::WeakSender<Job>,
-    phase: watch::Receiver<Phase>,
-    inserts: watch::Receiver<u64>,
-    turn: Arc<Notify>,
-}
+/// A way to the shard that does not keep it.
+pub struct WeakHandle(Weak<Owner>);
 
 impl WeakHandle {
     /// The way to a shard that someone else still uses.
     pub fn upgrade(&self) -> Option<Handle> {
-        let Self { jobs, phase, inserts, turn } = self;
-        Some(Handle {
-            jobs: jobs.upgrade()?,
-            phase: phase.clone(),
-            inserts: inserts.clone(),
-            turn: turn.clone(),
-        })
+        self.0.upgrade().map(Handle)
     }
 }
 
-/// Resolves when the thread has ended, which it does when nobody has a handle any more, or when it fails.
+/// Resolves when the shard is gone, which is when nobody has a handle any more, or when it fails.
 pub struct Ended(oneshot::Receiver<()>);
-
-/// Starts the thread. With `sync_each`, nothing is answered before what it changed is on the disk.
-pub fn spawn(shard: Shard, metrics: Metrics, sync_each: bool) -> io::Result<(Handle, Ended)> {
-    let (jobs, mailbox) = mpsc::channel(MAILBOX_JOBS_MAX);
-    let (phase_sender, phase) = watch::channel(Phase::default());
-    let (inserts_sender, inserts) = watch::channel(0);
-    let (alive, ended) = oneshot::channel();
-    let turn = Arc::new(Notify::new());
-    let published = Published { phase: phase_sender, inserts: inserts_sender, turn: turn.clone(), metrics };
-    let work = move || {
-        work(mailbox, shard, &published, sync_each);
-        drop(alive);
-    };
-    thread::Builder::new().name("shard".into()).spawn(work)?;
-    Ok((Handle { jobs, phase, inserts, turn }, Ended(ended)))
-}
-
-fn work(mut mailbox: mpsc::Receiver<Job>, mut shard: Shard, published: &Published, sync_each: bool) {
-    let mut synced = shard.standing();
-    published.publish(&synced);
-    let mut answers = Vec::new();
-    while let Some(job) = mailbox.blocking_recv() {
-        answers.extend(job(&mut shard));
-        // Whatever waits already shares one visit to the disk.
-        while sync_each && answers.len() < MAILBOX_JOBS_MAX {
-            let Ok(job) = mailbox.try_recv() else { break };
-            answers.extend(job(&mut shard));
-        }
-        let standing = shard.standing();
-        // Whatever changes the store is counted, so those who only look do not wait for the disk.
-        if sync_each && standing != synced {
-            if let Err(error) = sync(&shard, &published.metrics) {
-                // Those who wait for an answer see the stream break, and nothing was promised to them.
-                tracing::error!(%error, "cannot write to the data directory, ending");
-                return;
-            }
-            synced.clone_from(&standing);
-        }
-        published.publish(&standing);
-        published.metrics.mailbox_depth.set(mailbox.len() as i64);
-        answers.drain(..).for_each(|answer| answer());
-    }
-}
-
-fn sync(shard: &Shard, metrics: &Metrics) -> io::Result<()> {
-    let Some(home) = shard.home() else { return Ok(()) };
-    let started = Instant::now();
-    home.sync()?;
-    metrics.synced(started.elapsed());
-    Ok(())
-}
 
 impl Ended {
     /// Waits for the end.
     pub async fn wait(&mut self) {
-        // Nothing is ever sent: the thread drops its side.
+        // Nothing is ever sent: the other side goes with the shard.
         let _ = (&mut self.0).await;
     }
 }
 
+struct Owner {
+    shard: Arc<Mutex<Kept>>,
+    /// Changes that are on the disk; whoever holds this is bringing more there. None where nobody waits for the disk.
+    disk: Option<Mutex<u64>>,
+    phase: watch::Receiver<Phase>,
+    inserts: watch::Receiver<u64>,
+    turn: Arc<Notify>,
+    metrics: Metrics,
+}
+
+/// Takes care of a shard from now on. With `sync_each`, nothing is answered before what it changed is on the disk.
+pub fn keep(shard: Shard, metrics: Metrics, sync_each: bool) -> (Handle, Ended) {
+    let (phase_sender, phase) = watch::channel(Phase::default());
+    let (inserts_sender, inserts) = watch::channel(0);
+    let (alive, ended) = oneshot::channel();
+    let turn = Arc::new(Notify::new());
+    let published = Published {
+        phase: phase_sender,
+        inserts: inserts_sender,
+        turn: turn.clone(),
+        metrics: metrics.clone(),
+    };
+    let standing = shard.standing();
+    published.publish(&standing);
+    let living = Living { shard, published, _alive: alive };
+    let kept = Kept { living: Some(Box::new(living)), standing, changes: 0 };
+    let disk = sync_each.then(|| Mutex::new(0));
+    let shard = Arc::new(Mutex::new(kept));
+    (Handle(Arc::new(Owner { shard, disk, phase, inserts, turn, metrics })), Ended(ended))
+}
+
 impl Handle {
-    /// Has a job done, unless the caller goes away before its turn comes. Waits while the mailbox is full.
-    pub async fn call<T: Send + 'static>(
+    /// Has a short job done, unless the caller goes away before its turn comes.
+    pub async fn call<T>(&self, job: impl FnOnce(&mut Shard) -> T) -> Result<T, Refusal> {
+        let (result, changes) = self.lock().await.work(job)?;
+        self.on_disk(changes).await?;
+        Ok(result)
+    }
+
+    /// Has a job done that may take long, beside the threads that serve the wire.
+    pub async fn call_long<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Shard) -> T + Send + 'static,
     ) -> Result<T, Refusal> {
-        let (reply, answer) = oneshot::channel();
-        let job: Job = Box::new(move |shard| {
-            if reply.is_closed() {
-                return None;
-            }
-            let result = job(shard);
-            Some(Box::new(move || drop(reply.send(result))))
-        });
-        self.jobs.send(job).await.map_err(|_| Refusal::Stopping)?;
-        answer.await.map_err(|_| Refusal::Stopping)
+        let mut kept = self.lock().await;
+        // If the job panics, the shard has gone with it.
+        let done = spawn_blocking(move || kept.work(job)).await.map_err(|_: JoinError| Refusal::Stopping)?;
+        let (result, changes) = done?;
+        self.on_disk(changes).await?;
+        Ok(result)
     }
 
-    /// For those who only look in now and then.
-    pub fn downgrade(&self) -> WeakHandle {
-        let Self { jobs, phase, inserts, turn } = self.clone();
-        WeakHandle { jobs: jobs.downgrade(), phase, inserts, turn }
-    }
-
-    /// The same, and how long it took the thread.
-    pub async fn timed<T: Send + 'static>(
-        &self,
-        job: impl FnOnce(&mut Shard) -> T + Send + 'static,
-    ) -> Result<(T, Duration), Refusal> {
+    /// A short job, and how long it took.
+    pub async fn timed<T>(&self, job: impl FnOnce(&mut Shard) -> T) -> Result<(T, Duration), Refusal> {
         let timed = |shard: &mut Shard| {
             let start = Instant::now();
             let result = job(shard);
@@ -168,27 +118,63 @@ impl Handle {
         self.call(timed).await
     }
 
+    async fn lock(&self) -> OwnedMutexGuard<Kept> {
+        if let Ok(free) = self.0.shard.clone().try_lock_owned() {
+            return free;
+        }
+        let _waiting = OneMore::new(&self.0.metrics.calls_waiting);
+        self.0.shard.clone().lock_owned().await
+    }
+
+    /// Waits until so many changes are on the disk, if that is wished. Those who wait at the same time share one visit.
+    async fn on_disk(&self, changes: u64) -> Result<(), Refusal> {
+        let Some(disk) = &self.0.disk else { return Ok(()) };
+        let mut on_disk = disk.lock().await;
+        if *on_disk >= changes {
+            return Ok(());
+        }
+        let (home, changes) = self.lock().await.work(|shard| shard.home())?;
+        let started = Instant::now();
+        let Some(home) = home else { return Ok(()) };
+        let synced =
+            spawn_blocking(move || home.sync()).await.unwrap_or_else(|failed| Err(io::Error::other(failed)));
+        if let Err(error) = synced {
+            // Those who wait for an answer see the stream break, and nothing was promised to them.
+            tracing::error!(%error, "cannot write to the data directory, ending");
+            self.lock().await.living = None;
+            return Err(Refusal::Stopping);
+        }
+        self.0.metrics.synced(started.elapsed());
+        *on_disk = changes;
+        Ok(())
+    }
+
+    /// For those who only look in now and then.
+    pub fn downgrade(&self) -> WeakHandle {
+        WeakHandle(Arc::downgrade(&self.0))
+    }
+
     /// Waits until the phase is as wished.
     pub async fn phase(&self, wished: impl FnMut(&Phase) -> bool) -> Result<Phase, Refusal> {
-        let mut phase = self.phase.clone();
+        let mut phase = self.0.phase.clone();
         let reached = phase.wait_for(wished).await.map_err(|_| Refusal::Stopping)?;
         Ok(*reached)
     }
 
     /// Waits until so many inserts are stored.
     pub async fn inserts(&self, least: u64) -> Result<(), Refusal> {
-        let reached = self.inserts.clone().wait_for(|&inserts| inserts >= least).await.is_ok();
+        let reached = self.0.inserts.clone().wait_for(|&inserts| inserts >= least).await.is_ok();
         if reached { Ok(()) } else { Err(Refusal::Stopping) }
     }
 
     /// A place in the queue of those who wait for room.
     pub fn queue(&self) -> Notified<'_> {
-        self.turn.notified()
+        self.0.turn.notified()
     }
 
     /// Whoever got a turn holds this until its job is done, so that a turn is not lost with a writer that vanishes.
     pub fn turn(&self) -> Turn<'_> {
-        Turn(&self.turn)
+        Turn(&self.0.turn)
     }
 }
 
@@ -196,7 +182,7 @@ impl Handle {
 pub struct Turn<'a>(&'a Notify);
 
 impl Turn<'_> {
-    /// The job was done, and the thread has passed the turn on if there was room.
+    /// The job was done, and the turn was passed on with it if there was room.
     pub fn done(self) {
         std::mem::forget(self);
     }
@@ -205,6 +191,38 @@ impl Turn<'_> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.0.notify_one();
+    }
+}
+
+/// The shard under its lock.
+struct Kept {
+    /// Gone after a failure.
+    living: Option<Box<Living>>,
+    /// Where it stood after the last job.
+    standing: Standing,
+    /// Jobs after which it stood elsewhere.
+    changes: u64,
+}
+
+struct Living {
+    shard: Shard,
+    published: Published,
+    _alive: oneshot::Sender<()>,
+}
+
+impl Kept {
+    /// Does a job. Also gives the number of changes so far.
+    fn work<T>(&mut self, job: impl FnOnce(&mut Shard) -> T) -> Result<(T, u64), Refusal> {
+        // A job that panics takes the shard with it: nobody shall trust what it leaves.
+        let mut living = self.living.take().ok_or(Refusal::Stopping)?;
+        let result = job(&mut living.shard);
+        let standing = living.shard.standing();
+        living.published.publish(&standing);
+        self.living = Some(living);
+        // Whatever changes the store is counted, so those who only look do not wait for the disk.
+        self.changes += u64::from(standing != self.standing);
+        self.standing = standing;
+        Ok((result, self.changes))
     }
 }
 
@@ -234,4 +252,63 @@ fn replace_if_other<T: PartialEq>(published: &watch::Sender<T>, new: T) {
         *old = new;
         other
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::home::Place;
+    use prometheus::Registry;
+
+    fn kept() -> (Handle, Ended, Metrics) {
+        let metrics = Metrics::register(&Registry::new()).unwrap();
+        let shard = Shard::open(Place::memory("a".into()), 1 << 20).unwrap();
+        let (handle, ended) = keep(shard, metrics.clone(), false);
+        (handle, ended, metrics)
+    }
+
+    #[tokio::test]
+    async fn a_job_that_panics_takes_the_shard_with_it() {
+        for long in [false, true] {
+            let (handle, mut ended, _) = kept();
+            let caller = handle.clone();
+            let fail = |_: &mut Shard| -> () { panic!("as the test wants it") };
+            tokio::spawn(
+                async move { if long { caller.call_long(fail).await } else { caller.call(fail).await } },
+            );
+            ended.wait().await;
+            assert!(matches!(handle.call(|_| ()).await, Err(Refusal::Stopping)));
+            assert!(matches!(handle.phase(|phase| phase.finished).await, Err(Refusal::Stopping)));
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_for_a_long_job_is_counted_and_gets_its_turn_in_order() {
+        let (handle, _ended, metrics) = kept();
+        let (free, wait) = std::sync::mpsc::channel::<()>();
+        let long = tokio::spawn({
+            let handle = handle.clone();
+            async move { handle.call_long(move |_| wait.recv().unwrap()).await }
+        });
+        while handle.0.shard.try_lock().is_ok() {
+            tokio::task::yield_now().await;
+        }
+        let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let mut callers = Vec::new();
+        for number in 0..3 {
+            let (handle, order) = (handle.clone(), order.clone());
+            callers
+                .push(tokio::spawn(async move { handle.call(|_| order.lock().unwrap().push(number)).await }));
+            while metrics.calls_waiting.get() <= number {
+                tokio::task::yield_now().await;
+            }
+        }
+        free.send(()).unwrap();
+        long.await.unwrap().unwrap();
+        for caller in callers {
+            caller.await.unwrap().unwrap();
+        }
+        assert_eq!(*order.lock().unwrap(), [0, 1, 2]);
+        assert_eq!(metrics.calls_waiting.get(), 0);
+    }
 }

@@ -1,9 +1,9 @@
-//! A shard, its thread and its listener put together; the same for the binary and for tests.
+//! A shard, its owner and its listener put together; the same for the binary and for tests.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use prometheus::Registry;
 use replay::store::Recovered;
 use rpc::address::Address;
@@ -16,13 +16,13 @@ use tonic::service::Routes;
 
 use crate::config::{Config, Fsync};
 use crate::metrics::Metrics;
+use crate::owner::{self, Ended, Handle};
 use crate::service::{Context, ReplayService};
 use crate::shard::Shard;
 use crate::waiting::Waiters;
 use crate::wire::Wire;
-use crate::worker::{self, Ended, Handle};
 
-/// How long the shard's thread may take to end: one job, then giving back its memory.
+/// How long the shard may take to end: one job, then giving back its memory.
 const END_PATIENCE: Duration = Duration::from_secs(3);
 
 /// A shard that listens and does not answer yet.
@@ -35,7 +35,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds the address and starts the shard's thread.
+    /// Opens the shard and binds the address.
     pub async fn bind(config: &Config, registry: &Registry) -> anyhow::Result<Self> {
         let edge = Edge::register(registry)?;
         let metrics = Metrics::register(registry)?;
@@ -46,8 +46,7 @@ impl Server {
         let shard = Shard::open(place, config.bytes_limit)?;
         report(&shard, &metrics, started);
         let sync_each = durable && config.fsync == Fsync::Always;
-        let (shard, ended) =
-            worker::spawn(shard, metrics.clone(), sync_each).context("cannot start the shard's thread")?;
+        let (shard, ended) = owner::keep(shard, metrics.clone(), sync_each);
         if let (true, Fsync::Every(period)) = (durable, config.fsync) {
             tokio::spawn(sync_again_and_again(shard.clone(), metrics.clone(), period));
         }
@@ -89,13 +88,11 @@ impl Server {
         };
         listener.serve(Routes::new(Wire(service)), stopping).await?;
         if failed {
-            bail!(
-                "the shard's thread failed, see above; start it anew: a data directory has kept what was stored"
-            );
+            bail!("the shard failed, see above; start it anew: a data directory has kept what was stored");
         }
-        // With the last stream the last handle goes, and with it the thread.
+        // With the last stream the last handle goes, and with it the shard.
         if timeout(END_PATIENCE, ended.wait()).await.is_err() {
-            tracing::warn!("the shard's thread did not end within {END_PATIENCE:?}, leaving it");
+            tracing::warn!("the shard did not end within {END_PATIENCE:?}, leaving it");
         }
         Ok(())
     }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus::IntGauge;
 use proto::v1::replay_server::Replay;
 use proto::{PROTOCOL, v1};
 use rpc::edge::Edge;
@@ -12,11 +11,11 @@ use tokio::time::{Instant, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, OneMore};
+use crate::owner::Handle;
 use crate::refusal::Refusal;
 use crate::shard::{Shard, Standing};
 use crate::waiting::Waiters;
-use crate::worker::Handle;
 use crate::writers::End;
 use crate::{convert, samplers, writers};
 
@@ -59,9 +58,9 @@ impl Context {
     }
 
     /// Has a job done and looks where the shard stands then.
-    async fn standing_after<T: Send + 'static>(
+    async fn standing_after<T>(
         &self,
-        job: impl FnOnce(&mut Shard) -> Result<T, Refusal> + Send + 'static,
+        job: impl FnOnce(&mut Shard) -> Result<T, Refusal>,
     ) -> Result<(T, v1::Shard), Refusal> {
         let call = self.shard.call(|shard| job(shard).map(|result| (result, shard.standing())));
         let (result, standing) = call.await??;
@@ -139,6 +138,7 @@ impl ReplayService {
         let wait = Duration::from_millis(convert::wait_milliseconds(request.wait_milliseconds)?.into());
         let spec = request.store.map(proto::convert::store).transpose()?;
         let (allowance, finished) = (request.allowance.map(convert::allowance), request.finished);
+        let news = spec.is_some();
         let grant = move |shard: &mut Shard| {
             let news = shard.told().is_none();
             shard.grant(&learner, spec, allowance, finished)?;
@@ -150,16 +150,22 @@ impl ReplayService {
                     "the learner said what this shard holds"
                 );
             }
-            Ok(())
+            Ok::<_, Refusal>(shard.standing())
         };
-        let ((), shard) = self.context.standing_after(grant).await?;
+        // To make room for a whole store takes a while.
+        let standing = if news {
+            self.context.shard.call_long(grant).await??
+        } else {
+            self.context.shard.call(grant).await??
+        };
+        let shard = self.context.shard_message(&standing);
         if shard.counters.is_some_and(|counters| counters.inserts >= request.until_inserts) || wait.is_zero()
         {
             return Ok(v1::GrantReply { shard: Some(shard) });
         }
         let what = format!("actors to insert until there are {}", request.until_inserts);
         let _waiter = self.context.waiters.enter("learner", &what);
-        let _waiting = Counted::new(&self.context.metrics.grants_waiting);
+        let _waiting = OneMore::new(&self.context.metrics.grants_waiting);
         tokio::select! {
             // Whether they came in time or not, the answer says where the shard stands.
             _ = timeout(wait, self.context.shard.inserts(request.until_inserts)) => {}
@@ -196,7 +202,7 @@ impl ReplayService {
             tracing::info!(?change, "an operator has changed a table");
             Ok::<_, Refusal>(shard.told().map(|(_, spec)| proto::convert::store_message(spec)))
         };
-        let store = self.context.shard.call(configure).await??;
+        let store = self.context.shard.call_long(configure).await??;
         Ok(v1::ConfigureReply { store })
     }
 
@@ -206,7 +212,7 @@ impl ReplayService {
             return Err(proto::Invalid::range("top", top, format!("at most {TOP_MAX}")).into());
         }
         let inspect = move |shard: &mut Shard| shard.inspect(&table, top as usize);
-        let (look, top) = self.context.shard.call(inspect).await??;
+        let (look, top) = self.context.shard.call_long(inspect).await??;
         Ok(convert::look_message(look, top.finish()))
     }
 
@@ -222,7 +228,7 @@ async fn save(
     context: &Context,
     replies: &mpsc::Sender<Result<v1::SnapshotReply, Status>>,
 ) -> Result<(), End> {
-    let mut saving = context.shard.call(|shard| shard.begin_saving()).await??;
+    let mut saving = context.shard.call_long(|shard| shard.begin_saving()).await??;
     let mut more = true;
     while more {
         let piece;
@@ -260,7 +266,7 @@ impl Replay for ReplayService {
         let context = self.context.clone();
         tokio::spawn(async move {
             let _place = place;
-            let _connected = Counted::new(&context.metrics.writers_connected);
+            let _connected = OneMore::new(&context.metrics.writers_connected);
             context.stream(&replies, writers::serve(&context, request.into_inner(), &replies)).await;
         });
         Ok(Response::new(ReceiverStream::new(stream)))
@@ -336,21 +342,5 @@ impl Replay for ReplayService {
     async fn info(&self, _: Request<v1::InfoRequest>) -> Result<Response<v1::InfoReply>, Status> {
         let reply = self.looked_at().await;
         reply.map(Response::new).map_err(|refusal| self.context.refuse(&refusal))
-    }
-}
-
-/// Counts one more for as long as it is there.
-struct Counted<'a>(&'a IntGauge);
-
-impl<'a> Counted<'a> {
-    fn new(gauge: &'a IntGauge) -> Self {
-        gauge.inc();
-        Self(gauge)
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.dec();
     }
 }

@@ -138,7 +138,7 @@ async fn store(
     let (mut wait, mut turn) = (None, None);
     loop {
         let (fate, time) = context.shard.timed(move |shard| shard.insert(chunk)).await?;
-        turn.take().into_iter().for_each(crate::worker::Turn::done);
+        turn.take().into_iter().for_each(crate::owner::Turn::done);
         let allowance = match fate? {
             Fate::Stored(inserted) => {
                 context.metrics.insert_seconds.observe(time.as_secs_f64());
