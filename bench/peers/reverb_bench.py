@@ -361,6 +361,13 @@ class Server:
         status = Path(f"/proc/{self.child.process.pid}/status").read_text()
         return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
+    def await_quiet(self, table: str) -> None:
+        """Waits until no more items come: some are still under way when a writer thinks that it has ended."""
+        seen = -1
+        while (stored := self.client.server_info()[table].rate_limiter_info.insert_stats.completed) != seen:
+            seen = stored
+            time.sleep(0.5)
+
     def await_items(self, table: str, items: int) -> None:
         """Waits until a table holds as many items as were written: `Writer.flush` does not wait by itself."""
         end = time.monotonic() + 30
@@ -558,6 +565,7 @@ class Bench:
             writer.tell({"seconds": seconds + 1.0})
         taken = times(self.server.port, table, seconds)
         items = sum(writer.hear()["items"] for writer in group)
+        self.server.await_quiet(table)
         self.server.client.reset(table)
         p50, p99 = np.percentile(taken, [50, 99]) * 1000
         return {"p50_ms": float(p50), "p99_ms": float(p99), "batches": len(taken),
