@@ -90,7 +90,7 @@ impl Decoder {
                 self.decode_key(packed, here)?;
             } else {
                 if next > slot {
-                    here.copy_from_slice(&before[slot..]);
+                    patch::copy(&before[slot..], here);
                 }
                 self.apply_delta(packed, here)?;
             }

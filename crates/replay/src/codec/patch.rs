@@ -190,6 +190,20 @@ pub fn apply_delta(mut packed: &[u8], frame: &mut [u8]) -> Option<()> {
     (1..=frame.len()).contains(&position).then_some(())
 }
 
+/// Copies a frame.
+///
+/// Not by `copy_from_slice`: for a few kilobytes glibc 2.36 takes `rep movsb`, which on the AMD processors that we
+/// measured moves a frame two to three times slower than these plain stores.
+pub fn copy(from: &[u8], to: &mut [u8]) {
+    // 0, but the compiler does not know: it would make the same call of this loop.
+    let nothing = std::hint::black_box(0);
+    let ((from, from_rest), (to, to_rest)) = (from.as_chunks(), to.as_chunks_mut());
+    for (from, to) in from.iter().zip(to) {
+        *to = (u64::from_ne_bytes(*from) ^ nothing).to_ne_bytes();
+    }
+    to_rest.copy_from_slice(from_rest);
+}
+
 #[inline(always)]
 fn take_length(tag: u8, mask: u8, packed: &mut &[u8]) -> Option<usize> {
     if tag & mask != mask {
