@@ -1,4 +1,4 @@
-//! `quiver adjust`: changes the pace of a run, or how much its replay keeps, while it trains.
+//! `quiver adjust`: changes the pace of a run, how much its replay keeps or in which shards, while it trains.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use rpc::shard::describe;
 use crate::output::say;
 use crate::processes;
 
-/// Change a run while it trains: its ratio of samples to inserts, its replay's size
+/// Change a run while it trains: its ratio of samples to inserts, its replay's size, its shards
 ///
 /// Everything is checked first: a change that would stall the run is refused. It lasts, also when the run is resumed.
 #[derive(Args)]
@@ -33,12 +33,16 @@ pub struct Adjust {
     /// α: priorities are raised to this power
     #[arg(long, value_name = "ALPHA")]
     priority_exponent: Option<String>,
+    /// Go on without these shards, which are lost for good: numbers from 0 with commas between, or none to go on with all
+    #[arg(long, value_name = "NUMBERS")]
+    without_shards: Option<String>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   quiver adjust pong-ver-seed0 --samples-per-insert 4
-  quiver adjust 127.0.0.1:7000 --capacity 2M --priority-exponent 0.6";
+  quiver adjust 127.0.0.1:7000 --capacity 2M --priority-exponent 0.6
+  quiver adjust pong-ver-seed0 --without-shards 1     do not wait for shard 1 any more";
 
 impl Adjust {
     pub fn run(&self) -> anyhow::Result<()> {
@@ -47,11 +51,14 @@ impl Adjust {
             ("min_size", &self.min_size),
             ("capacity", &self.capacity),
             ("priority_exponent", &self.priority_exponent),
+            ("without_shards", &self.without_shards),
         ];
         let settings: HashMap<String, String> =
             given.into_iter().filter_map(|(key, text)| Some((key.to_owned(), text.clone()?))).collect();
         if settings.is_empty() {
-            bail!("say what to change: --samples-per-insert, --min-size, --capacity or --priority-exponent");
+            bail!(
+                "say what to change: --samples-per-insert, --min-size, --capacity, --priority-exponent or --without-shards"
+            );
         }
         let learner: Address = match processes::addresses(&self.whose, "learner")?.as_slice() {
             [learner] => learner.clone(),

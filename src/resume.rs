@@ -23,7 +23,7 @@ const FREE: [&str; 13] = [
 
 /// Also free in a cluster, whose actors begin new games when it goes on; in lockstep these are part of the repeated
 /// course.
-const FREE_IN_CLUSTER: [&str; 2] = ["lanes", "chunk_steps"];
+const FREE_IN_CLUSTER: [&str; 3] = ["lanes", "chunk_steps", "without_shards"];
 
 /// The settings of a run that goes on: its own, with those that are free and that variables or flags give.
 pub fn resolve(mut run: Resolved, game: Option<&str>, layers: &Layers) -> anyhow::Result<Resolved> {

@@ -1,14 +1,15 @@
 //! Plays in a run: newest weights, one decision after the other, chunks to the shards.
 //!
-//! A lane belongs to one shard for its whole life. Lanes whose shard takes nothing pause and the others play on; how far
-//! a lane may be ahead of its shard is bounded by the writer.
+//! A lane belongs to one shard for its whole life, wherever that shard goes. Lanes whose shard takes nothing pause and the
+//! others play on; how far a lane may be ahead of its shard is bounded by the writer. If the run goes on without a shard,
+//! this membership ends: the lanes of the next one are spread over those that are left.
 
 use std::time::Instant;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use proto::{Report, v1};
 use replay::Chunk;
-use rpc::address::Address;
+use rpc::place::Place;
 use rpc::writer::{State, Writer};
 use tokio::runtime::Runtime;
 use tokio::time::{Duration, timeout};
@@ -29,6 +30,8 @@ pub(crate) struct Playing {
     writers: Vec<Option<Writer>>,
     /// The shard of each lane.
     shard_of: Vec<usize>,
+    /// Shards that the run did without when this member joined.
+    absent: Vec<usize>,
     counted: Counted,
 }
 
@@ -47,10 +50,16 @@ impl Playing {
         let chunk_steps = settings.chunk_steps as usize;
         let player = Player::new(&member.resolved, joined.index, joined.incarnation, chunk_steps)?;
         let lanes = settings.lanes as usize;
-        let shards = joined.shards.len();
+        let news = &member.membership.news;
+        let count = news.borrow().shards.len();
+        let absent = absent(&news.borrow().shards);
+        let present: Vec<usize> = (0..count).filter(|shard| !absent.contains(shard)).collect();
+        if present.is_empty() {
+            bail!("the learner names no shard: start it with --shard");
+        }
         // Neighbouring lanes have different shards, over all actors: every shard gets its share.
         let shard_of: Vec<usize> =
-            (0..lanes).map(|lane| (joined.index as usize * lanes + lane) % shards).collect();
+            (0..lanes).map(|lane| present[(joined.index as usize * lanes + lane) % present.len()]).collect();
         let hello = v1::InsertHello {
             caller: Some(proto::caller(&joined.run)),
             actor: joined.index,
@@ -58,19 +67,19 @@ impl Playing {
             codec: settings.frame_codec.name().into(),
             frame_bytes: (member.architecture.input.bytes() / settings.frame_stack) as u32,
             stack: settings.frame_stack as u32,
+            ..v1::InsertHello::default()
         };
-        let mut writers = Vec::new();
-        for (shard, place) in joined.shards.iter().enumerate() {
+        let writer = |shard: usize| {
             let own = shard_of.iter().filter(|&&of| of == shard).count();
-            let address: Address = place
-                .address
-                .parse()
-                .map_err(|error| anyhow!("the learner names a shard at {}: {error}", place.address))?;
             let seed = u64::from(joined.index) << 16 | shard as u64;
-            writers.push((own > 0).then(|| Writer::spawn(address, hello.clone(), own, seed)));
-        }
+            let news = news.clone();
+            // A shard without a name was not heard yet: who is at its address may be another.
+            let place = move || news.borrow().shards.get(shard).filter(|place| !place.id.is_empty()).cloned();
+            (own > 0).then(|| Writer::spawn(place, hello.clone(), own, seed))
+        };
+        let writers = (0..count).map(writer).collect();
         member.metrics.lanes.set(lanes as i64);
-        Ok(Self { member, player, writers, shard_of, counted: Counted::default() })
+        Ok(Self { member, player, writers, shard_of, absent, counted: Counted::default() })
     }
 
     pub fn run(mut self, runtime: &Runtime) -> Result<End> {
@@ -123,6 +132,9 @@ impl Playing {
                 }
                 State::Open | State::Waiting(_) => {}
             }
+        }
+        if absent(&self.member.membership.news.borrow().shards) != self.absent {
+            return Ok(Some(End::Replaced("the run goes on with other shards".into())));
         }
         Ok(self.member.end())
     }
@@ -193,6 +205,7 @@ impl Playing {
         self.counted = now;
     }
 
+    /// What is under way is acknowledged, if that is soon.
     fn flush(&self, runtime: &Runtime) {
         for writer in self.writers.iter().flatten() {
             if !writer.state().is_final() {
@@ -200,4 +213,9 @@ impl Playing {
             }
         }
     }
+}
+
+/// Numbers of the shards that the run goes on without.
+fn absent(shards: &[Place]) -> Vec<usize> {
+    shards.iter().enumerate().filter(|(_, place)| place.absent).map(|(shard, _)| shard).collect()
 }

@@ -15,6 +15,7 @@ use replay::codec::Decoder;
 use replay::control::Allowance;
 use rpc::address::Address;
 use rpc::channel::channel;
+use rpc::place::Place;
 use rpc::sampler::{Sampler, SamplerOptions};
 use rpc::shard::{News, Shard, ShardError, Told};
 use tokio::runtime::Builder;
@@ -120,10 +121,12 @@ impl Cast {
                 codec: spec.codec.to_string(),
                 frame_bytes: spec.options.frame_bytes as u32,
                 stack: spec.options.stack as u32,
+                ..v1::InsertHello::default()
             };
             let frames = recordings[actor as usize % recordings.len()].clone();
             let chunks = Writer::new(actor, frames, spec.codec, spec.actions);
-            let writer = rpc::writer::Writer::spawn(address.clone(), hello, UNDER_WAY_MAX, actor.into());
+            let writer =
+                rpc::writer::Writer::spawn(Place::fixed(address.clone()), hello, UNDER_WAY_MAX, actor.into());
             Actor { chunks, writer }
         };
         let actors = (0..ACTORS).map(actor).collect();

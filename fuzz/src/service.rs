@@ -255,6 +255,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         codec: "delta".into(),
         frame_bytes: small::FRAME_BYTES as u32,
         stack: small::STACK as u32,
+        ..v1::InsertHello::default()
     };
     let mut lane = Lane::new(0, 1, 0);
     let request = |message| v1::InsertRequest { message: Some(message) }.encode_to_vec();

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use proto::{Report, Weights};
-use rpc::address::Address;
+use rpc::place::Place;
 use run::Resolved;
 use tokio::sync::{mpsc, watch};
 
-use crate::adjust::{self, Changes};
+use crate::adjust::{self, Changes, Held};
 
 /// Reports that may wait for the training thread, which looks for them several times a second.
 pub const REPORTS_MAX: usize = 1024;
@@ -29,8 +29,6 @@ pub struct Charter {
     pub config: String,
     /// The network's shape as JSON.
     pub architecture: String,
-    /// Where the shards are.
-    pub shards: Vec<Address>,
 }
 
 /// Why someone can't be part of the run.
@@ -84,6 +82,10 @@ pub struct Hub {
     pub agent_steps: watch::Sender<u64>,
     /// The run has ended.
     pub finished: watch::Sender<bool>,
+    /// Where the shards are, by number.
+    pub shards: watch::Sender<Vec<Place>>,
+    /// Items in the replay, and the bytes that they take.
+    pub held: watch::Sender<(u64, u64)>,
     /// The run's settings, with what was changed since its start.
     pub resolved: watch::Sender<Resolved>,
     /// Where the run is kept.
@@ -129,6 +131,7 @@ impl Hub {
         charter: Charter,
         resolved: Resolved,
         directory: PathBuf,
+        shards: Vec<Place>,
     ) -> (Arc<Self>, mpsc::Receiver<Report>) {
         let (reports, receiver) = mpsc::channel(REPORTS_MAX);
         let hub = Self {
@@ -138,6 +141,8 @@ impl Hub {
             evaluation: watch::Sender::new(None),
             agent_steps: watch::Sender::new(0),
             finished: watch::Sender::new(false),
+            shards: watch::Sender::new(shards),
+            held: watch::Sender::new((0, 0)),
             resolved: watch::Sender::new(resolved),
             directory,
             reports,
@@ -148,9 +153,11 @@ impl Hub {
     /// Changes settings of the run, if all of the change can be.
     pub fn adjust(&self, changes: &Changes) -> Result<Resolved, String> {
         let mut outcome = Err("nothing was asked for".to_owned());
+        let (items, bytes) = *self.held.borrow();
+        let held = Held { shards: self.shards.borrow().len(), items, bytes };
         self.resolved.send_if_modified(|resolved| {
             // Kept first: a learner that dies now comes back with it.
-            outcome = adjust::changed(resolved, changes).and_then(|changed| {
+            outcome = adjust::changed(resolved, changes, held).and_then(|changed| {
                 adjust::keep(&self.directory, changes).map_err(|error| format!("{error:#}"))?;
                 Ok(changed)
             });
@@ -262,15 +269,11 @@ mod tests {
     }
 
     fn hub_in(directory: PathBuf, incarnation: u32) -> Arc<Hub> {
-        let charter = Charter {
-            run: "run".into(),
-            incarnation,
-            config: String::new(),
-            architecture: String::new(),
-            shards: Vec::new(),
-        };
+        let charter =
+            Charter { run: "run".into(), incarnation, config: String::new(), architecture: String::new() };
         let resolved = run::resolve::Layers::default().resolve(Some("cartpole")).unwrap();
-        Hub::new(charter, resolved, directory).0
+        let shard = Place::unheard("shard:1".parse().unwrap());
+        Hub::new(charter, resolved, directory, vec![shard]).0
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Batches ahead of the update: rate control, sampling over all shards, decoding.
 //!
-//! One task owns the connections to the shards and the state of the ratio. It draws a batch when the ratio allows and
+//! One task owns the shards ([`Fleet`]) and with them the state of the ratio. It draws a batch when the ratio allows and
 //! there is room, has it unpacked on a blocking thread straight into the tensors of the update, and hands it on. At most
 //! `prefetch_batches` wait for the training thread. What can't be unpacked is removed from its shard and another item
 //! drawn. While the ratio holds it back it asks the shards for news, and says what it waits for.
@@ -9,14 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use envs::Spec;
-use futures_util::future::join_all;
 use nn::{Batch, Input};
-use proto::Batch as Items;
 use rand_chacha::ChaCha8Rng;
-use replay::control::{Control, Mark, Wait};
-use replay::spread::{Masses, Point};
+use replay::control::{Mark, Wait};
+use replay::spread::Masses;
 use replay::{ItemKey, LaneKey};
-use rpc::shard::{News, Shard, ShardError};
 use run::Resolved;
 use run::settings::Settings;
 use tch::Device;
@@ -27,6 +24,7 @@ use tracing::{info, warn};
 
 use crate::adjust;
 use crate::batch::Assembler;
+use crate::fleet::{Drawn, Fleet};
 use crate::importance::{self, Importance};
 use crate::metrics::Metrics;
 use crate::priorities::Priorities;
@@ -102,9 +100,7 @@ pub struct Standing {
 
 /// All that intake needs.
 pub struct Intake {
-    shards: Vec<Shard>,
-    last: Vec<Option<News>>,
-    control: Control,
+    fleet: Fleet,
     settings: Settings,
     adjusted: watch::Receiver<Resolved>,
     environment: Spec,
@@ -127,9 +123,7 @@ pub struct Intake {
 /// What an intake is made of.
 pub struct Parts {
     /// The shards.
-    pub shards: Vec<Shard>,
-    /// The ratio.
-    pub control: Control,
+    pub fleet: Fleet,
     /// The run's settings.
     pub settings: Settings,
     /// The same, whenever an operator changes them.
@@ -154,12 +148,6 @@ pub struct Parts {
     pub updates: u64,
 }
 
-/// What one shard has drawn.
-struct Drawn {
-    shard: usize,
-    batch: Items,
-}
-
 /// Items that were unpacked, and those that could not be.
 struct Unpacked {
     assembler: Assembler,
@@ -173,9 +161,7 @@ impl Intake {
     pub fn new(parts: Parts) -> (Self, watch::Receiver<Standing>) {
         let (standing, receiver) = watch::channel(Standing::default());
         let intake = Self {
-            last: vec![None; parts.shards.len()],
-            shards: parts.shards,
-            control: parts.control,
+            fleet: parts.fleet,
             importance: Importance::new(&parts.settings),
             settings: parts.settings,
             adjusted: parts.adjusted,
@@ -207,7 +193,7 @@ impl Intake {
             return;
         }
         if phase.wait_for(|phase| *phase == Phase::Finished).await.is_ok() {
-            self.tell_the_end().await;
+            self.fleet.tell_the_end().await;
         }
     }
 
@@ -235,7 +221,7 @@ impl Intake {
 
     async fn wait_for_the_ratio(&mut self) -> Result<(), String> {
         self.adjust().await?;
-        while let Err(wait) = self.control.can_sample() {
+        while let Err(wait) = self.fleet.control.can_sample() {
             self.waits(&wait);
             self.adjust().await?;
             self.check_room()?;
@@ -259,12 +245,12 @@ impl Intake {
         }
         let settings = self.adjusted.borrow_and_update().settings.clone();
         match adjust::limiter(&settings) {
-            Ok(limiter) => self.control.set_limiter(limiter),
+            Ok(limiter) => self.fleet.control.set_limiter(limiter),
             // It was checked with the change.
             Err(error) => warn!(%error, "the ratio can't be changed"),
         }
-        let spec = adjust::store(&settings, &self.environment, self.shards.len());
-        self.shards.iter_mut().for_each(|shard| shard.tell(spec.clone()));
+        let spec = adjust::store(&settings, &self.environment, self.fleet.len());
+        self.fleet.tell(&spec, &settings.without_shards.0);
         self.settings = settings;
         // Grants carry it. A shard that is away hears of it when it is back.
         self.ask_for_news(Duration::ZERO).await
@@ -279,10 +265,7 @@ impl Intake {
         if told.elapsed() >= long_ago {
             self.waiting_since = Some((since, now));
             self.health.waiting(what.clone());
-            let silent: Vec<_> = (0..self.shards.len())
-                .filter(|&shard| !self.control.is_present(shard))
-                .map(|shard| self.shards[shard].address().to_string())
-                .collect();
+            let silent = self.fleet.silent();
             info!(for_what = %what, seconds = since.elapsed().as_secs_f64(), ?silent, "waiting");
         }
         self.standing.send_modify(|standing| standing.waiting = Some(what));
@@ -291,9 +274,8 @@ impl Intake {
     /// Frames that do not fit take their transitions along; a replay that can't hold `min_size` would never begin. A
     /// shard that died held more a moment ago and fills again, so only what lasts is an error.
     fn check_room(&mut self) -> Result<(), String> {
-        let (items, wanted) = (self.control.items(), self.settings.min_size.0);
-        let all_present = (0..self.shards.len()).all(|shard| self.control.is_present(shard));
-        if !(all_present && items < wanted && self.full()) {
+        let (items, wanted) = (self.fleet.control.items(), self.settings.min_size.0);
+        if !(items < wanted && self.fleet.is_full()) {
             self.stuck = None;
             return Ok(());
         }
@@ -308,23 +290,8 @@ impl Intake {
         Ok(())
     }
 
-    /// Whether every shard that has items has begun to forget some.
-    fn full(&self) -> bool {
-        let mut holding = self.last.iter().flatten().filter(|shard| shard.items > 0).peekable();
-        holding.peek().is_some() && holding.all(|shard| shard.forgotten > 0)
-    }
-
     async fn ask_for_news(&mut self, wait: Duration) -> Result<(), String> {
-        let control = &self.control;
-        let asked = self.shards.iter_mut().enumerate().map(|(index, shard)| {
-            let until = if wait.is_zero() { 0 } else { control.until_inserts(index) };
-            shard.grant(control.allowance(index), until, wait, false)
-        });
-        let answers = join_all(asked).await;
-        let mut heard_any = false;
-        for (shard, answer) in answers.into_iter().enumerate() {
-            heard_any |= self.take(shard, answer)?;
-        }
+        let heard_any = self.fleet.ask_for_news(wait).await?;
         self.publish();
         if !heard_any {
             sleep(SILENCE_PAUSE).await;
@@ -332,45 +299,11 @@ impl Intake {
         Ok(())
     }
 
-    /// Takes in a shard's news, or that it has none.
-    fn take(&mut self, shard: usize, answer: Result<News, ShardError>) -> Result<bool, String> {
-        match answer {
-            Ok(news) => {
-                if self.last[shard].as_ref().is_none_or(|last| last.incarnation != news.incarnation) {
-                    let items = news.items;
-                    info!(shard = %self.shards[shard].address(), id = news.id, incarnation = news.incarnation, items, "shard");
-                }
-                let same = |(other, last): (usize, &Option<News>)| {
-                    other != shard && last.as_ref().is_some_and(|last| last.id == news.id)
-                };
-                if self.last.iter().enumerate().any(same) {
-                    let address = self.shards[shard].address();
-                    return Err(format!(
-                        "{address} leads to shard {} as another address does: give each once",
-                        news.id
-                    ));
-                }
-                self.control.heard(shard, news.heard());
-                self.metrics.largest_priority(news.largest_priority);
-                self.last[shard] = Some(news);
-                Ok(true)
-            }
-            Err(ShardError::Unreachable(reason)) => {
-                if self.control.is_present(shard) {
-                    warn!(shard = %self.shards[shard].address(), reason, "the shard does not answer; drawing elsewhere");
-                }
-                self.control.lost(shard);
-                Ok(false)
-            }
-            Err(ShardError::Refused(reason)) => Err(reason),
-        }
-    }
-
     /// Draws and unpacks one batch; `None` if the shards went away meanwhile.
     async fn prepare(&mut self, place: OwnedSemaphorePermit) -> Result<Option<Prepared>, String> {
         let wanted = self.settings.batch_size;
-        self.control.sampled(wanted as u64);
-        let mut masses = self.control.masses();
+        self.fleet.control.sampled(wanted as u64);
+        let mut masses = self.fleet.control.masses();
         let mut good: Vec<(usize, ItemKey, f64, u64)> = Vec::with_capacity(wanted);
         for _ in 0..REDRAWS_MAX {
             if masses.is_empty() {
@@ -379,7 +312,8 @@ impl Intake {
             let missing = wanted - good.len();
             let stratified = self.settings.stratified && missing == wanted;
             let points = masses.draw(missing, stratified, &mut self.rng);
-            let drawn = self.draw(&points, &mut masses).await?;
+            let drawn = self.fleet.draw(&points, &mut masses).await?;
+            self.publish();
             if good.iter().any(|(shard, ..)| masses.share(*shard) <= 0.0) {
                 // A shard that gave items before is lost: their probability is not known any more.
                 good.clear();
@@ -395,42 +329,9 @@ impl Intake {
         }
         warn!(got = good.len(), wanted, "a batch was given up");
         self.assembler.as_mut().expect("given back").clear();
-        self.control.not_sampled(wanted as u64);
+        self.fleet.control.not_sampled(wanted as u64);
         sleep(SILENCE_PAUSE).await;
         Ok(None)
-    }
-
-    /// Asks every shard for its part of the points; what a shard does not give weighs nothing from then on.
-    async fn draw(&mut self, points: &[Point], masses: &mut Masses) -> Result<Vec<Drawn>, String> {
-        let control = &self.control;
-        let asked = self.shards.iter_mut().enumerate().map(|(index, shard)| {
-            let own = points.iter().filter(|point| point.shard == index).map(|point| point.within).collect();
-            shard.sample(own, control.allowance(index))
-        });
-        let answers = join_all(asked).await;
-        let mut drawn = Vec::with_capacity(self.shards.len());
-        for (shard, answer) in answers.into_iter().enumerate() {
-            let wanted = points.iter().filter(|point| point.shard == shard).count();
-            let got = match answer {
-                Ok((batch, news)) => {
-                    let count = batch.len();
-                    drawn.push(Drawn { shard, batch });
-                    self.take(shard, Ok(news))?;
-                    count
-                }
-                Err(error) => {
-                    self.take(shard, Err(error))?;
-                    0
-                }
-            };
-            if got < wanted {
-                masses.lose(shard);
-            }
-        }
-        self.publish();
-        // Items of a shard that gave only some of what was asked have no known probability.
-        drawn.retain(|drawn| masses.share(drawn.shard) > 0.0);
-        Ok(drawn)
     }
 
     /// Decoding is work for a thread of its own.
@@ -471,24 +372,16 @@ impl Intake {
     }
 
     fn publish(&self) {
-        let present = |(index, shard): (usize, &Option<News>)| {
-            shard.as_ref().filter(|_| self.control.is_present(index)).map(|shard| shard.bytes_used)
-        };
-        let bytes: Vec<u64> = self.last.iter().enumerate().filter_map(present).collect();
+        let (bytes, control) = (self.fleet.bytes(), &self.fleet.control);
         self.standing.send_modify(|standing| {
-            standing.agent_steps = self.control.agent_steps();
-            standing.items = self.control.items();
+            standing.agent_steps = control.agent_steps();
+            standing.items = control.items();
             standing.bytes = bytes.iter().sum();
-            standing.marks = self.control.marks();
+            standing.marks = control.marks();
             standing.shards = bytes.len() as u32;
-            standing.totals = self.control.totals();
-            standing.ratio = self.control.ratio();
+            standing.totals = control.totals();
+            standing.ratio = control.ratio();
         });
-    }
-
-    async fn tell_the_end(&mut self) {
-        let told = self.shards.iter_mut().map(|shard| shard.grant(None, 0, Duration::ZERO, true));
-        join_all(told).await;
     }
 }
 

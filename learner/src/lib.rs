@@ -15,9 +15,11 @@ pub mod trainer;
 
 pub mod evaluations;
 pub mod events;
+pub mod fleet;
 pub mod hub;
 pub mod intake;
 pub mod metrics;
+pub mod places;
 pub mod priorities;
 pub mod service;
 pub mod start;

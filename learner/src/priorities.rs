@@ -83,7 +83,7 @@ async fn send(shards: Vec<Updater>, metrics: Arc<Metrics>, mut work: mpsc::Recei
     }
 }
 
-async fn call(shard: usize, mut updater: Updater, updates: Updates, metrics: &Metrics) {
+async fn call(shard: usize, updater: Updater, updates: Updates, metrics: &Metrics) {
     let counted = |result: &str, count| metrics.priorities.with_label_values(&[result]).inc_by(count);
     match timeout(ANSWER_WAIT_MAX, updater.update(&updates)).await {
         Ok(Ok((applied, stale))) => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use proto::v1::learner_server::Learner;
 use proto::v1::watch_weights_reply::News;
 use proto::{PROTOCOL, Report, Weights, v1};
-use rpc::address::Address;
+use rpc::place::Place;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_stream::Stream;
@@ -151,7 +151,7 @@ impl Learner for LearnerService {
             incarnation,
             learner_incarnation: charter.incarnation,
             config: charter.config.clone(),
-            shards: charter.shards.iter().map(shard_address).collect(),
+            shards: shard_addresses(&self.hub.shards.borrow()),
             finished: *self.hub.finished.borrow(),
             architecture: charter.architecture.clone(),
         }))
@@ -176,6 +176,7 @@ impl Learner for LearnerService {
             hub: self.hub.clone(),
             place: (role, index, incarnation),
             weights: watched.subscribe(),
+            shards: self.hub.shards.subscribe(),
             replies,
             _connected: connected,
         };
@@ -194,8 +195,8 @@ impl Learner for LearnerService {
     }
 }
 
-fn shard_address(address: &Address) -> v1::ShardAddress {
-    v1::ShardAddress { address: address.to_string() }
+fn shard_addresses(places: &[Place]) -> Vec<v1::ShardAddress> {
+    places.iter().map(Into::into).collect()
 }
 
 /// One member's stream of weights.
@@ -203,6 +204,7 @@ struct Watcher {
     hub: Arc<Hub>,
     place: (Role, u32, u64),
     weights: watch::Receiver<Option<Arc<Weights>>>,
+    shards: watch::Receiver<Vec<Place>>,
     replies: mpsc::Sender<Result<v1::WatchWeightsReply, Status>>,
     _connected: Connected,
 }
@@ -213,6 +215,8 @@ impl Watcher {
         let mut standing = interval(STANDING_EVERY);
         standing.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.weights.mark_changed();
+        // It may have moved since the member joined.
+        self.shards.mark_changed();
         loop {
             let news = tokio::select! {
                 biased;
@@ -225,6 +229,10 @@ impl Watcher {
                     let Some(newest) = newest else { continue };
                     Some(News::Weights((&*newest).into()))
                 }
+                _ = self.shards.changed() => {
+                    self.shards.mark_changed();
+                    None
+                }
                 _ = standing.tick() => None,
                 () = self.replies.closed() => return,
             };
@@ -235,7 +243,11 @@ impl Watcher {
             }
             let ends = matches!(news, Some(News::Finished(_)));
             let agent_steps = *self.hub.agent_steps.borrow();
-            if self.replies.send(Ok(v1::WatchWeightsReply { agent_steps, news })).await.is_err() || ends {
+            let moved = self.shards.has_changed().unwrap_or(false);
+            let shards = if moved { shard_addresses(&self.shards.borrow_and_update()) } else { Vec::new() };
+            if self.replies.send(Ok(v1::WatchWeightsReply { agent_steps, news, shards })).await.is_err()
+                || ends
+            {
                 return;
             }
         }

@@ -27,12 +27,14 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
 use tracing::info;
 
-use crate::adjust;
+use crate::adjust::{self, Held};
 use crate::batch::Assembler;
 use crate::events::Events;
+use crate::fleet::Fleet;
 use crate::hub::{Charter, Hub};
 use crate::intake::{Intake, Parts, Phase};
 use crate::metrics::Metrics;
+use crate::places::Places;
 use crate::priorities::Priorities;
 use crate::service::LearnerService;
 use crate::setup;
@@ -95,8 +97,12 @@ impl Args {
         self.listen.check_exposure(self.insecure)?;
         let resolved = Resolved::from_file(&self.config)?;
         let changes = adjust::kept(&self.run_dir)?;
+        let held = Held { shards: self.shards.len(), ..Held::default() };
         let resolved =
-            adjust::changed(&resolved, &changes).map_err(|error| anyhow!("adjusted.json: {error}"))?;
+            adjust::changed(&resolved, &changes, held).map_err(|error| match changes.is_empty() {
+                true => anyhow!(error),
+                false => anyhow!("with what adjusted.json changes: {error}"),
+            })?;
         let stop = stop_signal()?;
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let entered = runtime.enter();
@@ -146,7 +152,9 @@ impl Args {
         let (registry, health) = (Registry::new(), Health::new());
         let metrics = Arc::new(Metrics::register(&registry));
         let edge = Edge::register(&registry)?;
-        let (hub, reports) = Hub::new(charter, resolved.clone(), directory.path().to_owned());
+        let places = Places::open(directory.path(), &self.shards, &settings.without_shards.0)?;
+        let (hub, reports) =
+            Hub::new(charter, resolved.clone(), directory.path().to_owned(), places.all().to_vec());
         runtime.block_on(telemetry::serve(&self.telemetry, "learner", registry, health.clone()))?;
         self.serve(runtime, &hub, &metrics, edge)?;
 
@@ -157,8 +165,13 @@ impl Args {
         let updaters = shards.iter().map(Shard::updater).collect();
         let priorities = Priorities::spawn(updaters, metrics.clone());
         let parts = Parts {
-            shards,
-            control: self.control(&resolved, &state)?,
+            fleet: Fleet::new(
+                shards,
+                places,
+                hub.shards.clone(),
+                self.control(&resolved, &state)?,
+                metrics.clone(),
+            ),
             adjusted: hub.resolved.subscribe(),
             environment: spec.clone(),
             assembler: Assembler::new(&settings, spec.observation.bytes()),
@@ -235,13 +248,14 @@ impl Args {
             incarnation,
             config: serde_json::to_string(resolved)?,
             architecture: serde_json::to_string(architecture)?,
-            shards: self.shards.clone(),
         })
     }
 
     fn control(&self, resolved: &Resolved, state: &State) -> Result<Control> {
         let limiter = adjust::limiter(&resolved.settings)?;
-        Ok(Control::new(limiter, self.shards.len(), state.agent_steps, &state.marks))
+        let mut control = Control::new(limiter, self.shards.len(), state.agent_steps, &state.marks);
+        control.set_absent(&resolved.settings.without_shards.0);
+        Ok(control)
     }
 
     fn serve(&self, runtime: &Runtime, hub: &Arc<Hub>, metrics: &Metrics, edge: Edge) -> Result<()> {

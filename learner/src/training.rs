@@ -212,6 +212,7 @@ impl Training {
         self.state.frames = replay.agent_steps * u64::from(self.resolved.settings.frame_skip);
         self.state.marks.clone_from(&replay.marks);
         self.hub.agent_steps.send_replace(replay.agent_steps);
+        self.hub.held.send_replace((replay.items, replay.bytes));
         let metrics = &self.metrics;
         metrics.frames.set(self.state.frames as i64);
         metrics.shards.set(replay.shards.into());

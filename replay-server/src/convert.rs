@@ -12,6 +12,9 @@ use crate::shard::{Allowance, Change, Learner, Standing, TableStanding, Writer};
 /// Bytes of a run's name. Ours have some thirty.
 const RUN_BYTES_MAX: usize = 256;
 
+/// Bytes of a shard's name, which is at most as long as `--id` may be.
+const ID_BYTES_MAX: usize = 128;
+
 /// The run of a caller that speaks our protocol.
 fn run(caller: Option<v1::Caller>) -> Result<String, Refusal> {
     let v1::Caller { protocol, run } = proto::convert::caller(caller)?;
@@ -32,6 +35,10 @@ pub(crate) fn learner(caller: Option<v1::Caller>, incarnation: u32) -> Result<Le
 }
 
 pub(crate) fn writer(hello: v1::InsertHello) -> Result<Writer, Refusal> {
+    if hello.shard.len() > ID_BYTES_MAX {
+        let range = format!("at most {ID_BYTES_MAX}");
+        return Err(Invalid::range("length of shard", hello.shard.len(), range).into());
+    }
     let codec = hello.codec.parse().map_err(|unknown: UnknownCodec| Invalid::Name(unknown.to_string()))?;
     Ok(Writer {
         run: run(hello.caller)?,
@@ -40,6 +47,7 @@ pub(crate) fn writer(hello: v1::InsertHello) -> Result<Writer, Refusal> {
         codec,
         frame_bytes: hello.frame_bytes as usize,
         stack: hello.stack as usize,
+        shard: hello.shard,
     })
 }
 

@@ -24,6 +24,14 @@ pub enum Refusal {
         /// The caller's.
         theirs: String,
     },
+    /// The caller looks for another shard of the run, which has moved.
+    #[error("this is shard {ours:?}, the caller means {theirs:?}: ask the learner where that one is now")]
+    OtherShard {
+        /// This one.
+        ours: String,
+        /// The one that is looked for.
+        theirs: String,
+    },
     /// A learner that came back has a larger incarnation than this one.
     #[error("learner incarnation {given} was replaced by {newest}: stop this one")]
     Learner {
@@ -201,6 +209,8 @@ impl Refusal {
         let (code, reason) = match self {
             Refusal::Protocol(_) => (Code::FailedPrecondition, Reason::Protocol),
             Refusal::Run { .. } => (Code::FailedPrecondition, Reason::Run),
+            // Not a refusal for ever: the caller finds it elsewhere, or here later.
+            Refusal::OtherShard { .. } => (Code::NotFound, Reason::Run),
             Refusal::Learner { .. } => (Code::FailedPrecondition, Reason::Fenced),
             Refusal::OtherTable { .. } => (Code::FailedPrecondition, Reason::Table),
             Refusal::Shape { .. }

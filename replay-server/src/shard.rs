@@ -52,6 +52,8 @@ pub struct Writer {
     pub frame_bytes: usize,
     /// Frames in its states.
     pub stack: usize,
+    /// The shard that it means, by name; empty for any.
+    pub shard: String,
 }
 
 /// How many inserts a shard may have taken in since it began to count.
@@ -127,6 +129,10 @@ impl Shard {
 
     /// Whether a writer may write, and if the shard knows already: what it holds.
     pub fn admit(&self, writer: &Writer) -> Result<Option<Arc<StoreSpec>>, Refusal> {
+        let (ours, theirs) = (self.place.id(), &writer.shard);
+        if !theirs.is_empty() && theirs != ours {
+            return Err(Refusal::OtherShard { ours: ours.to_owned(), theirs: theirs.clone() });
+        }
         let Some(told) = &self.told else { return Ok(None) };
         told.check_run(&writer.run)?;
         let options = &told.spec.options;

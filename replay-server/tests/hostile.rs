@@ -109,6 +109,22 @@ async fn frames_of_another_shape_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_writer_that_means_another_shard_is_sent_on() {
+    let mut victim = Victim::new().await;
+    let long = "x".repeat(129);
+    for (shard, code, part) in [
+        ("another", Code::NotFound, "the caller means \"another\""),
+        (long.as_str(), Code::InvalidArgument, "length of shard is 129"),
+    ] {
+        let meant = v1::InsertHello { shard: shard.into(), ..hello(1, 1) };
+        let writing = Writing::open(&mut victim.client, meant).await;
+        assert_status(&writing.refusal().await, code, part);
+    }
+    assert_eq!((victim.running.refused("run"), victim.running.refused("invalid")), (1.0, 1.0));
+    victim.goes_on_as_before().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn steps_and_items_that_cannot_be_are_refused() {
     let mut victim = Victim::new().await;
     let spoils: [(&str, Spoil<v1::Chunk>); 25] = [

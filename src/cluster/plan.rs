@@ -58,7 +58,8 @@ pub fn cluster(programs: &Programs, sockets: &Sockets, run: &Path, settings: &Se
         let arguments = arguments.into_iter().chain(own).collect();
         plans.push(Plan { name, role, program: program.clone(), arguments, variables: threads_of(threads) });
     };
-    for name in (0..settings.shards).map(shard) {
+    let absent = |number: &u32| settings.without_shards.0.contains(&(*number as usize));
+    for name in (0..settings.shards).filter(|number| !absent(number)).map(shard) {
         // Each has a directory of its own, so that one that comes back finds what it had and not a neighbour's.
         let data = run.join("replay").join(&name);
         let arguments = vec!["--listen".into(), sockets.address(&name), "--data-dir".into(), data.into()];

@@ -7,7 +7,7 @@ use crate::harness::Cluster;
 use crate::process::until;
 use crate::wire::{learner_client, patiently};
 
-fn adjust(cluster: &Cluster, key: &str, value: &str) -> Result<(), tonic::Status> {
+pub fn adjust(cluster: &Cluster, key: &str, value: &str) -> Result<(), tonic::Status> {
     let settings = [(key.to_owned(), value.to_owned())].into();
     let address = cluster.learner_address();
     cluster.runtime.block_on(patiently(async {

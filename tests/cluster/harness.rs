@@ -77,6 +77,12 @@ impl Cluster {
         self.shards[index] = shard(self.folder.path(), index);
     }
 
+    /// Starts a shard at an address with the data directory of that name.
+    pub fn start_shard_with(&mut self, index: usize, data: &str) {
+        let data = ["--data-dir".into(), self.path().join(data).display().to_string()];
+        self.shards[index] = shard_as(self.folder.path(), index, &data);
+    }
+
     pub fn start_learner(&mut self) {
         self.learner = learner(self.folder.path(), self.shards.len());
     }
@@ -159,8 +165,12 @@ fn configure(folder: &Path, shards: usize, actors: usize, flags: &[&str]) {
 }
 
 fn shard(folder: &Path, index: usize) -> Process {
+    shard_as(folder, index, &["--id".into(), format!("shard-{index}")])
+}
+
+fn shard_as(folder: &Path, index: usize, flags: &[String]) -> Process {
     let listen = format!("unix:{}", folder.join(format!("s{index}")).display());
-    let arguments = ["--listen".into(), listen, "--id".into(), format!("shard-{index}")];
+    let arguments = [&["--listen".into(), listen], flags].concat();
     Process::start(folder, &format!("shard-{index}"), "quiver-replay-server", &arguments)
 }
 

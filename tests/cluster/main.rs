@@ -11,6 +11,7 @@ mod harness;
 mod kills;
 mod launcher;
 mod metrics;
+mod moving;
 mod process;
 mod ratio;
 mod restarts;

@@ -92,6 +92,7 @@ async fn write_as(cluster: &Cluster, actor: u32, incarnation: u64) -> Result<(),
         codec: store.codec,
         frame_bytes: store.frame_bytes,
         stack: store.stack,
+        ..v1::InsertHello::default()
     };
     let step = replay::Step {
         frame_bytes: store.frame_bytes,

@@ -16,6 +16,7 @@ use replay::{
     Taken, WeightsVersion,
 };
 use rpc::address::Address;
+use rpc::place::Place;
 use rpc::shard::{News, Shard, Told};
 use rpc::writer::Writer;
 use tempfile::TempDir;
@@ -113,6 +114,7 @@ impl Shards {
             codec: "none".into(),
             frame_bytes: 1,
             stack: 1,
+            ..v1::InsertHello::default()
         };
         let item = |(first, &priority): (u64, &f64)| NewItem {
             first,
@@ -128,7 +130,7 @@ impl Shards {
             frames: vec![0; priorities.len() + 1].into(),
             items: (0..).zip(priorities).map(item).collect(),
         };
-        let writer = Writer::spawn(self.address(index), hello, 1, 0);
+        let writer = Writer::spawn(Place::fixed(self.address(index)), hello, 1, 0);
         patiently(async {
             writer.send(chunk).await.unwrap();
             writer.flush().await.unwrap();

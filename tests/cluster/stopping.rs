@@ -148,7 +148,7 @@ fn whoever_is_stopped_alone_the_rest_says_so_in_words() {
     says(&|| cluster.learner.log(), "the shard does not answer; drawing elsewhere");
     says(&|| cluster.actors[0].log(), "waiting for the shard");
     cluster.shards[1].stop();
-    says(&|| cluster.learner.log(), &format!("silent=[\"{}\"", cluster.shard_address(0)));
+    says(&|| cluster.learner.log(), &format!("last at {}", cluster.shard_address(0)));
     cluster.shards[0].go_on();
     cluster.shards[1].go_on();
     cluster.moves_on(&[0, 1]);

@@ -9,6 +9,7 @@ use proto::{StoreSpec, v1};
 use pyo3::prelude::*;
 use replay::{InitialPriority, TableOptions, Taken, WeightsVersion};
 use rpc::address::Address;
+use rpc::place::Place;
 use rpc::writer::State;
 use value::priority::Priority;
 
@@ -209,9 +210,11 @@ impl Writer {
             codec: spec.codec.to_string(),
             frame_bytes: frame_bytes as u32,
             stack: spec.options.stack as u32,
+            ..v1::InsertHello::default()
         };
         let _inside = runtime()?.enter();
-        let connection = Some(rpc::writer::Writer::spawn(address.clone(), hello, AT_ONCE, key.incarnation));
+        let connection =
+            Some(rpc::writer::Writer::spawn(Place::fixed(address.clone()), hello, AT_ONCE, key.incarnation));
         let lane = Lane::new(&lease, spec, chunk_steps);
         let (tables, actions) = (spec.options.tables.clone(), spec.actions);
         Ok(Self { address, lease, _keeper: keeper, connection, lane, tables, actions })

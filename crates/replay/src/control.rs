@@ -11,7 +11,7 @@
 //! of them while they are few: which shard has writers is not known here, and a part held by one that has none would
 //! stall the others. So a shard may overdraw, by a bounded number, and the ratio is held by the real counts.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::rate::RateLimiter;
 
@@ -121,6 +121,8 @@ struct Known {
     present: bool,
     /// Out of reach when the ratio began, and not heard since.
     late: bool,
+    /// The run goes on without it: it is not waited for.
+    absent: bool,
     /// Incarnations before this one, the newest last: their late news are no news.
     former: VecDeque<u32>,
 }
@@ -130,8 +132,8 @@ impl Control {
     /// or 0 and none. A mark is a shard's whose incarnation it has, wherever that shard is now.
     pub fn new(limiter: RateLimiter, shards: usize, agent_steps: u64, marks: &[Mark]) -> Self {
         let nothing = Heard { incarnation: 0, inserts: 0, agent_steps: 0, items: 0, mass: 0.0 };
-        let known =
-            Known { heard: nothing, met: false, present: false, late: false, former: VecDeque::new() };
+        let former = VecDeque::new();
+        let known = Known { heard: nothing, met: false, present: false, late: false, absent: false, former };
         let (shards, marks) = (vec![known; shards], marks.to_vec());
         Self { limiter, shards, marks, inserts: 0, agent_steps, samples: 0, since: None }
     }
@@ -141,6 +143,20 @@ impl Control {
         self.limiter = limiter;
         self.since = None;
         self.settle();
+    }
+
+    /// Goes on without these shards, and with all others. One that comes back is waited for until it is heard.
+    pub fn set_absent(&mut self, absent: &BTreeSet<usize>) {
+        for (index, shard) in self.shards.iter_mut().enumerate() {
+            shard.absent = absent.contains(&index);
+            shard.present &= !shard.absent;
+        }
+        self.settle();
+    }
+
+    /// Whether the run goes on without a shard.
+    pub fn is_absent(&self, shard: usize) -> bool {
+        self.shards[shard].absent
     }
 
     /// Takes in what a shard said. Older news than what is known changes nothing.
@@ -200,7 +216,8 @@ impl Control {
 
     /// Whether a batch may be drawn now, or what for it has to wait.
     pub fn can_sample(&self) -> Result<(), Wait> {
-        let strangers: Vec<usize> = (0..self.shards.len()).filter(|&shard| !self.shards[shard].met).collect();
+        let strange = |shard: &usize| !self.shards[*shard].met && !self.shards[*shard].absent;
+        let strangers: Vec<usize> = (0..self.shards.len()).filter(strange).collect();
         if !strangers.is_empty() {
             return Err(Wait::Shards(strangers));
         }
@@ -290,7 +307,8 @@ impl Control {
 
     /// Begins the ratio when there is enough, and ends it when there is not.
     fn settle(&mut self) {
-        let enough = self.items() >= self.limiter.min_size() && self.shards.iter().all(|shard| shard.met);
+        let known = self.shards.iter().all(|shard| shard.met || shard.absent);
+        let enough = self.items() >= self.limiter.min_size() && known;
         self.since = match self.since {
             Some(since) if enough => Some(since),
             None if enough => {

@@ -12,6 +12,7 @@ pub mod serve;
 
 pub mod inspect;
 pub mod membership;
+pub mod place;
 pub mod sampler;
 pub mod shard;
 pub mod snapshot;

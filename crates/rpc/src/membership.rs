@@ -21,6 +21,7 @@ use tracing::{info, warn};
 use crate::address::Address;
 use crate::backoff::Backoff;
 use crate::channel::channel;
+use crate::place::Place;
 use crate::shard::{describe, is_refusal};
 
 /// How long the learner may take to answer.
@@ -53,6 +54,8 @@ pub struct News {
     pub refused: Option<String>,
     /// Whether the learner answers at the moment.
     pub connected: bool,
+    /// The shards, by number.
+    pub shards: Vec<Place>,
 }
 
 /// A place in a run.
@@ -82,6 +85,8 @@ pub async fn join(
     let request =
         v1::JoinRequest { protocol: PROTOCOL, role: role.into(), index, ..v1::JoinRequest::default() };
     let joined = follower.join(request).await?;
+    let shards = places(&joined.shards).map_err(Refused)?;
+    follower.news.send_modify(|news| news.shards = shards);
     if joined.finished {
         follower.news.send_modify(|news| news.finished = true);
     } else {
@@ -184,6 +189,10 @@ impl Follower {
                 self.news.send_modify(|news| news.finished = true);
                 return;
             }
+            match places(&joined.shards) {
+                Ok(shards) => self.news.send_modify(|news| news.shards = shards),
+                Err(reason) => return self.refuse(reason),
+            }
         }
     }
 
@@ -214,15 +223,31 @@ impl Follower {
     }
 }
 
+/// The shards as the learner names them.
+fn places(shards: &[v1::ShardAddress]) -> Result<Vec<Place>, String> {
+    let place = |shard: &v1::ShardAddress| {
+        Place::try_from(shard.clone())
+            .map_err(|error| format!("the learner names a shard at {:?}: {error}", shard.address))
+    };
+    shards.iter().map(place).collect()
+}
+
 /// Takes in a message; weights that are not newer are passed over.
 fn take(news: &mut News, message: v1::WatchWeightsReply) {
     news.agent_steps = message.agent_steps;
     news.connected = true;
+    // What makes no sense is no news; none at all means that none has moved.
+    if let Ok(shards) = places(&message.shards)
+        && shards.len() == news.shards.len()
+        && !shards.is_empty()
+    {
+        news.shards = shards;
+    }
     match message.news {
         None => {}
         Some(Message::Finished(_)) => news.finished = true,
         Some(Message::Weights(weights)) => {
-            // What makes no sense is no news. A later order may come with the same weights: nothing was learned between.
+            // A later order may come with the same weights: nothing was learned between.
             let Ok(weights) = Weights::try_from(weights) else { return };
             let age = |weights: &Weights| (weights.version, weights.order.map(|order| order.number));
             if news.weights.as_ref().is_none_or(|known| age(known) < age(&weights)) {
@@ -262,7 +287,7 @@ mod tests {
     fn weights(incarnation: u32, number: u64) -> v1::WatchWeightsReply {
         let version = Some(v1::WeightsVersion { incarnation, number });
         let weights = v1::Weights { version, ..v1::Weights::default() };
-        v1::WatchWeightsReply { agent_steps: 0, news: Some(Message::Weights(weights)) }
+        v1::WatchWeightsReply { news: Some(Message::Weights(weights)), ..Default::default() }
     }
 
     #[test]
@@ -277,6 +302,21 @@ mod tests {
         assert_eq!(after(1, 400), (1, 500), "older ones of the same life are passed over");
         assert_eq!(after(2, 3), (2, 3), "a newer life wins, whatever the number");
         assert_eq!(after(1, 600), (2, 3), "and the former life is over");
+    }
+
+    #[test]
+    fn a_shard_that_moved_is_found_at_its_new_place() {
+        let shard = |address: &str| v1::ShardAddress { address: address.into(), ..Default::default() };
+        let mut news = News { shards: places(&[shard("a:1"), shard("b:1")]).unwrap(), ..News::default() };
+        let mut after = |shards: Vec<v1::ShardAddress>| {
+            take(&mut news, v1::WatchWeightsReply { shards, ..Default::default() });
+            news.shards.iter().map(|place| place.address.to_string()).collect::<Vec<_>>()
+        };
+        let swapped = ["http://b:1", "http://a:1"];
+        assert_eq!(after(vec![shard("b:1"), shard("a:1")]), swapped);
+        for nonsense in [vec![], vec![shard("a:1")], vec![shard("a:1"), shard("")]] {
+            assert_eq!(after(nonsense), swapped);
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use proto::limits::{INSERT_BYTES_MAX, SAMPLE_BYTES_MAX};
 use proto::v1::replay_client::ReplayClient;
 use proto::{Batch, StoreSpec, Updates, convert, v1};
 use replay::control::{Allowance, Heard};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_stream::wrappers::ReceiverStream;
@@ -106,6 +106,8 @@ pub enum ShardError {
 pub struct Shard {
     address: Address,
     client: ReplayClient<Channel>,
+    /// The same, for those who send priorities.
+    clients: watch::Sender<ReplayClient<Channel>>,
     told: Told,
     stream: Option<Stream>,
     /// A connection in the making. It goes on in the background, so that a shard that hangs holds nobody up.
@@ -124,12 +126,11 @@ struct Stream {
 impl Shard {
     /// A shard that will be connected to when it is first asked for something.
     pub fn new(address: Address, told: Told, seed: u64) -> Self {
-        let client = ReplayClient::new(channel(&address))
-            .max_decoding_message_size(SAMPLE_BYTES_MAX)
-            .max_encoding_message_size(INSERT_BYTES_MAX);
+        let client = client(&address);
         let last_error = "not connected yet".into();
         Self {
             address,
+            clients: watch::Sender::new(client.clone()),
             client,
             told,
             stream: None,
@@ -145,10 +146,22 @@ impl Shard {
         &self.address
     }
 
+    /// The shard is elsewhere now.
+    pub fn move_to(&mut self, address: Address) {
+        self.client = client(&address);
+        self.clients.send_replace(self.client.clone());
+        self.address = address;
+        (self.stream, self.next_try) = (None, Instant::now());
+        if let Some(opening) = self.opening.take() {
+            opening.abort();
+        }
+    }
+
     /// Sends priorities beside what else is asked of the shard.
     pub fn updater(&self) -> Updater {
         let Told { run, learner_incarnation, .. } = &self.told;
-        Updater { client: self.client.clone(), run: run.clone(), learner_incarnation: *learner_incarnation }
+        let clients = self.clients.subscribe();
+        Updater { clients, run: run.clone(), learner_incarnation: *learner_incarnation }
     }
 
     /// Draws at `points` and sets the allowance. No points: only the news.
@@ -238,14 +251,15 @@ impl Shard {
 /// Sends priorities to one shard.
 #[derive(Clone, Debug)]
 pub struct Updater {
-    client: ReplayClient<Channel>,
+    /// How to reach the shard, wherever it is now.
+    clients: watch::Receiver<ReplayClient<Channel>>,
     run: String,
     learner_incarnation: u32,
 }
 
 impl Updater {
     /// Gives items new priorities, and says how many were changed and how many are no longer there.
-    pub async fn update(&mut self, updates: &Updates) -> Result<(u64, u64), Status> {
+    pub async fn update(&self, updates: &Updates) -> Result<(u64, u64), Status> {
         let named = updates.priorities.iter().map(|(key, _)| key).chain(&updates.removed);
         // All items of a batch are of one life of the shard; if not, the older ones are gone.
         let incarnation = named.map(|key| key.incarnation).next_back().unwrap_or(0);
@@ -256,7 +270,8 @@ impl Updater {
             learner_incarnation: self.learner_incarnation,
             updates: Some(message),
         };
-        let reply = self.client.update_priorities(request).await?.into_inner();
+        let mut client = self.clients.borrow().clone();
+        let reply = client.update_priorities(request).await?.into_inner();
         Ok((reply.applied, reply.stale.saturating_add(gone)))
     }
 }
@@ -271,6 +286,12 @@ impl Stream {
         let reply = timeout(ANSWER_WAIT_MAX, self.replies.message()).await.map_err(|_| silent())??;
         reply.ok_or_else(|| Status::unavailable("the stream has ended"))
     }
+}
+
+fn client(address: &Address) -> ReplayClient<Channel> {
+    ReplayClient::new(channel(address))
+        .max_decoding_message_size(SAMPLE_BYTES_MAX)
+        .max_encoding_message_size(INSERT_BYTES_MAX)
 }
 
 async fn open(mut client: ReplayClient<Channel>, told: Told) -> Result<Stream, Status> {

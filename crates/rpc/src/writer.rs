@@ -2,7 +2,7 @@
 //!
 //! Chunks that are not acknowledged are kept, and sent again in order when the connection is back; the shard drops what
 //! it has already. Their number is bounded, and whoever sends one more waits. A shard that is gone is tried again for
-//! ever, and the log says so.
+//! ever, wherever it is now, and the log says so.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming};
 use tracing::{info, warn};
 
-use crate::address::Address;
 use crate::backoff::Backoff;
 use crate::channel::channel;
+use crate::place::Place;
 use crate::shard::{describe, is_refusal};
 
 /// How long a new stream may take to open.
@@ -76,17 +76,24 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts writing to a shard in the background. The actor sends up to `at_once` chunks one after the other; twice as
-    /// many may be under way: some travel while the next are made.
-    pub fn spawn(address: Address, hello: v1::InsertHello, at_once: usize, seed: u64) -> Self {
+    /// Starts writing to a shard in the background; `place` says before each connection where it is, or that nobody knows.
+    /// The actor sends up to `at_once` chunks one after the other; twice as many may be under way: some travel while the
+    /// next are made.
+    pub fn spawn(
+        place: impl Fn() -> Option<Place> + Send + 'static,
+        hello: v1::InsertHello,
+        at_once: usize,
+        seed: u64,
+    ) -> Self {
         let bound = 2 * at_once;
         let (chunks, incoming) = mpsc::channel(bound);
         let room = Arc::new(Semaphore::new(bound));
-        let connecting = State::Waiting(format!("the shard at {address} to answer"));
+        let connecting = State::Waiting("the shard to answer".into());
         let (report, state) = watch::channel(connecting);
         let sent = Arc::new(Sent::default());
         let task = Task {
-            address,
+            place: Box::new(place),
+            address: "unknown".into(),
             hello,
             bound,
             incoming,
@@ -145,7 +152,9 @@ impl Writer {
 }
 
 struct Task {
-    address: Address,
+    place: Box<dyn Fn() -> Option<Place> + Send>,
+    /// Where it was when it was last looked for, for people.
+    address: String,
     hello: v1::InsertHello,
     bound: usize,
     incoming: mpsc::Receiver<v1::Chunk>,
@@ -212,8 +221,10 @@ impl Task {
     async fn open(
         &mut self,
     ) -> Result<(mpsc::Sender<v1::InsertRequest>, Streaming<v1::InsertReply>), Status> {
-        let mut client =
-            ReplayClient::new(channel(&self.address)).max_encoding_message_size(INSERT_BYTES_MAX);
+        let unheard = || Status::unavailable("the learner has not found this shard yet");
+        let Place { address, id, .. } = (self.place)().ok_or_else(unheard)?;
+        (self.address, self.hello.shard) = (address.to_string(), id);
+        let mut client = ReplayClient::new(channel(&address)).max_encoding_message_size(INSERT_BYTES_MAX);
         // All that may be under way, and the hello: sending never waits here, the shard's reading does.
         let (requests, receiver) = mpsc::channel(self.bound + 1);
         let request = |message| v1::InsertRequest { message: Some(message) };

@@ -1,4 +1,6 @@
-//! Settings that are one of a few names, and the two that are a name or a number.
+//! Settings that are one of a few names, and those that are a name or numbers.
+
+use std::collections::BTreeSet;
 
 use crate::text::{Text, text_by_from_str};
 use serde::{Deserialize, Serialize};
@@ -137,9 +139,40 @@ impl Text for SamplesPerInsert {
     }
 }
 
+/// Numbers of shards, separated by commas, or `none`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ShardNumbers(pub BTreeSet<usize>);
+
+impl Text for ShardNumbers {
+    fn read(text: &str) -> Result<Self, String> {
+        if matches!(text.trim(), "none" | "") {
+            return Ok(Self::default());
+        }
+        let number = |text: &str| text.trim().parse::<usize>();
+        let numbers: Result<BTreeSet<usize>, _> = text.split(',').map(number).collect();
+        let numbers = numbers.map_err(|_| {
+            format!("expected numbers of shards such as 0,3 (the first is 0) or none, got '{text}'")
+        })?;
+        Ok(Self(numbers))
+    }
+    fn show(&self) -> String {
+        let numbers: Vec<_> = self.0.iter().map(ToString::to_string).collect();
+        if numbers.is_empty() { "none".into() } else { numbers.join(",") }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_shards_are_a_set() {
+        for (text, shown) in [("none", "none"), ("", "none"), ("2", "2"), ("3, 1,3", "1,3")] {
+            assert_eq!(ShardNumbers::read(text).unwrap().show(), shown);
+        }
+        assert!(ShardNumbers::read("-1").is_err() && ShardNumbers::read("a").is_err());
+    }
 
     #[test]
     fn choices_and_devices_round_trip() {

@@ -4,10 +4,13 @@
 //! the `QUIVER_…` variables and what `quiver config show` prints. A default without a remark is the paper's
 //! appendix (preset `paper-atari`); where the text is silent, the authors' published code (marked *code*).
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::choices::{
     Algorithm, Device, EvaluationPolicy, InitialPriority, Loss, Network, RewardClip, SamplesPerInsert,
+    ShardNumbers,
 };
 use crate::text::Text;
 use crate::units::{AgentSteps, Bytes, Frames, Items, Updates};
@@ -87,6 +90,8 @@ settings! {
         lanes: u32 = 1;
         /// Replay shards, each a process.
         shards: u32 = 1;
+        /// Shards that the run goes on without, by number from 0 and separated by commas, or none: for one that is lost for good.
+        without_shards: ShardNumbers = ShardNumbers(BTreeSet::new());
         /// Frames between checkpoints.
         checkpoint_every_frames: Frames = Frames(1_000_000);
         /// How many of the newest checkpoints are kept, besides the best and the final one.

@@ -2,7 +2,11 @@
 
 use crate::choices::{Algorithm, Network};
 use crate::settings::Settings;
+use crate::text::Text;
 use value::priority::Strategy;
+
+/// What a transition takes of `replay_bytes` at the least: 32 bytes each for its step and its item, frames not counted.
+const ITEM_BYTES_MIN: u64 = 64;
 
 impl Settings {
     /// Checks the whole against itself and the game; the first contradiction is the error.
@@ -108,6 +112,13 @@ impl Settings {
         require(min_size <= capacity, || {
             format!(
                 "min_size {min_size} is larger than capacity {capacity}, so training would never start: lower min_size"
+            )
+        })?;
+        let (room, bytes) = (self.replay_bytes.0 / ITEM_BYTES_MIN, self.replay_bytes.show());
+        require(min_size <= room, || {
+            format!(
+                "replay_bytes {bytes} can't hold more than {room} transitions, so min_size {min_size} is never reached: \
+                 raise replay_bytes or lower min_size"
             )
         })
     }
@@ -215,6 +226,7 @@ mod tests {
         assert!(refused("pong", "capacity", "1000").contains("lower min_size"));
         assert!(refused("pong", "capacity", "16").contains("batch_size"));
         assert!(refused("pong", "min_size", "8").contains("batch_size"));
+        assert!(refused("pong", "replay_bytes", "3MB").contains("46875 transitions"));
         assert!(refused("pong", "network", "mlp").contains("--network"));
         assert!(refused("pong", "min_size", "1000001").contains("lower min_size"));
         let cartpole = |key: &str, text: &str| {

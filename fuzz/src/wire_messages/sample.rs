@@ -138,10 +138,14 @@ pub fn join_reply() -> JoinReply {
     JoinReply {
         run: "run".into(),
         config: serde_json::to_string(&resolved).expect("settings can be written"),
-        shards: addresses.map(|address| ShardAddress { address: address.into() }).into(),
+        shards: addresses.map(shard_address).into(),
         architecture: "{}".into(),
         ..JoinReply::default()
     }
+}
+
+fn shard_address(address: &str) -> ShardAddress {
+    ShardAddress { address: address.into(), id: "0123abcd".into(), absent: true }
 }
 
 pub fn watch_weights_request() -> WatchWeightsRequest {
@@ -153,7 +157,7 @@ pub fn watch_weights_reply() -> WatchWeightsReply {
     let order = EvaluationOrder { number: 1, frames: 4, updates: 1, episodes: 8, baselines: true };
     let safetensors = b"weights".as_slice().into();
     let news = News::Weights(Weights { version, safetensors, evaluation: Some(order) });
-    WatchWeightsReply { agent_steps: 5, news: Some(news) }
+    WatchWeightsReply { agent_steps: 5, news: Some(news), shards: vec![shard_address("host:1")] }
 }
 
 pub fn report_request() -> ReportRequest {

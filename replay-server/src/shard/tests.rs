@@ -30,7 +30,15 @@ fn learner(incarnation: u32) -> Learner {
 
 fn writer() -> Writer {
     let run = "run".into();
-    Writer { run, actor: 0, incarnation: 1, codec: Codec::None, frame_bytes: 8, stack: 2 }
+    Writer {
+        run,
+        actor: 0,
+        incarnation: 1,
+        codec: Codec::None,
+        frame_bytes: 8,
+        stack: 2,
+        shard: String::new(),
+    }
 }
 
 /// What a store may take in these tests: lanes alone are allowed 16 MiB.

@@ -196,6 +196,7 @@ pub fn hello(actor: u32, incarnation: u64) -> v1::InsertHello {
         codec: "none".into(),
         frame_bytes: FRAME_BYTES as u32,
         stack: STACK as u32,
+        ..v1::InsertHello::default()
     }
 }
 

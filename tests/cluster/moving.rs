@@ -1,0 +1,89 @@
+//! Shards are known by name: they may come back at other addresses, and a run can go on without one.
+
+use std::collections::BTreeSet;
+
+use tonic::Code;
+
+use crate::adjusting::adjust;
+use crate::harness::Cluster;
+use crate::process::until;
+use crate::wire::{self, even_points};
+
+const FLAGS: [&str; 4] = ["--min-size", "128", "--lanes", "2"];
+
+fn name(cluster: &Cluster, address: usize) -> String {
+    cluster.info(address).shard.unwrap().id
+}
+
+/// Actors and lanes among the items of whoever is at an address.
+fn lanes(cluster: &Cluster, address: usize) -> BTreeSet<(u32, u32)> {
+    let (run, incarnation) = cluster.run();
+    let address = cluster.shard_address(address);
+    let drawn = wire::sample(&address, &run, incarnation, even_points(1000));
+    let batch = cluster.runtime.block_on(drawn).unwrap_or_default();
+    batch.items().map(|item| (item.lane().actor, item.lane().lane)).collect()
+}
+
+#[test]
+fn shards_that_come_back_at_each_others_addresses_keep_their_items_and_their_lanes() {
+    let mut cluster = Cluster::start(2, 2, &FLAGS);
+    cluster.moves_on(&[0, 1]);
+    // Whoever has nothing takes the place of the one that is gone.
+    for (address, data) in [(0, "a"), (1, "b")] {
+        cluster.shards[address].kill();
+        cluster.start_shard_with(address, data);
+    }
+    cluster.moves_on(&[0, 1]);
+    let names = [0, 1].map(|address| name(&cluster, address));
+    let before = [0, 1].map(|address| lanes(&cluster, address));
+    assert!(before.iter().all(|lanes| lanes.len() == 2) && before[0].is_disjoint(&before[1]), "{before:?}");
+    let held = [0, 1].map(|address| cluster.counters(address).inserts);
+
+    cluster.shards.iter_mut().for_each(crate::process::Process::kill);
+    cluster.start_shard_with(0, "b");
+    cluster.start_shard_with(1, "a");
+    cluster.moves_on(&[0, 1]);
+    assert_eq!([1, 0].map(|address| name(&cluster, address)), names);
+    for (shard, address) in [(0, 1), (1, 0)] {
+        assert!(cluster.counters(address).inserts > held[shard], "it has what it had");
+        assert_eq!(lanes(&cluster, address), before[shard], "and no lanes of the other");
+    }
+    for actor in &cluster.actors {
+        assert_eq!(actor.metric("actor_incarnations_total"), 1.0, "nobody had to begin anew");
+    }
+    let learner = cluster.learner.log();
+    assert!(learner.contains("two shards have changed places"), "{learner}");
+
+    // The run remembers who is who.
+    cluster.learner.kill();
+    cluster.start_learner();
+    cluster.moves_on(&[0, 1]);
+    for (shard, address) in [(0, 1), (1, 0)] {
+        assert_eq!(lanes(&cluster, address), before[shard]);
+    }
+}
+
+#[test]
+fn a_run_can_be_told_to_go_on_without_a_shard_and_with_it_again() {
+    let mut cluster = Cluster::start(2, 2, &FLAGS);
+    cluster.moves_on(&[0, 1]);
+    cluster.shards[1].kill();
+    cluster.learner.kill();
+    cluster.start_learner();
+    until("the learner waits for the shard", || cluster.learner_waits_for(&["shards"]));
+    for nonsense in ["2", "0,1", "one"] {
+        let status = adjust(&cluster, "without_shards", nonsense).unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+    }
+    adjust(&cluster, "without_shards", "1").unwrap();
+    cluster.moves_on(&[0]);
+    until("the lanes of the lost shard write to the other", || lanes(&cluster, 0).len() == 4);
+
+    // It lasts, until someone says otherwise.
+    cluster.learner.kill();
+    cluster.start_learner();
+    cluster.moves_on(&[0]);
+    cluster.start_shard(1);
+    adjust(&cluster, "without_shards", "none").unwrap();
+    cluster.moves_on(&[0, 1]);
+}
