@@ -77,6 +77,22 @@ fn without_a_ratio_only_filling_holds_the_learner_and_nothing_the_actors() {
 }
 
 #[test]
+fn a_shard_that_the_run_does_without_is_not_waited_for_and_owes_nothing_when_it_is_back() {
+    let mut control = control(2, 100);
+    control.heard(0, news(1, 200));
+    assert_eq!(control.can_sample(), Err(Wait::Shards(vec![1])));
+    control.set_absent(&[1].into());
+    assert_eq!((control.can_sample(), control.masses().share(1)), (Ok(()), 0.0));
+    control.set_absent(&[].into());
+    assert_eq!(control.can_sample(), Err(Wait::Shards(vec![1])));
+    control.heard(1, news(5, 1_000));
+    let samples = samples_until_it_waits(&mut control);
+    assert!(samples <= 20 + 32, "{samples} samples at once");
+    control.set_absent(&[0, 1].into());
+    assert_eq!(control.can_sample(), Err(Wait::Filling { items: 0, min_size: 100 }));
+}
+
+#[test]
 fn a_learner_that_goes_on_counts_only_what_came_after_its_marks() {
     let limiter = RateLimiter::new(Some(8.0), 100, 32, None).unwrap();
     let marks = [Mark { incarnation: 3, agent_steps: 500 }, Mark { incarnation: 5, agent_steps: 400 }];
