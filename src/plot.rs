@@ -1,12 +1,10 @@
 //! `quiver plot`: learning curves of one or more runs as PNG and SVG.
 //!
-//! [`curve`] reads what a run recorded, [`figure`] draws it. Only evaluations are a curve: training scores come from
+//! [`curve`] reads what a run recorded, [`figure`] says what is drawn, the `plot` crate draws it. Only evaluations are a curve: training scores come from
 //! an agent that explores, and are drawn faintly and only if asked for.
 
 mod curve;
 mod figure;
-mod legend;
-mod lettering;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,43 +1,16 @@
-//! The picture: axes, curves with their bands, scores to beat. Colours that colour-blind people tell apart.
+//! The picture of some runs: curves with their bands, scores to beat. Colours and letters are the `plot` crate's.
 
 use std::ops::Range;
 
-use plotters::coord::Shift;
-use plotters::prelude::*;
+use ::plot::{Axis, Colour, Layer, Page, Panel, PlotError, number};
 
 use super::curve::{Baseline, Curve, Point};
-use super::legend::{Entry, Stroke, draw_legend, legend_height};
-use super::lettering::{
-    INK, QUIET_INK, Y_LABELS, frame_unit, register_fonts, text, tick, title_text, widest_tick,
-};
-
-/// Size on a page, in CSS pixels.
-const SIZE: (u32, u32) = (800, 500);
-
-/// Both backends place things on whole pixels; four of ours are one on the page.
-const SCALE: u32 = 4;
-
-/// The PNG has two pixels for one on the page, each the mean of four drawn ones, which smooths edges.
-const PNG_SHRINK: u32 = 2;
-
-const CANVAS: (u32, u32) = (SIZE.0 * SCALE, SIZE.1 * SCALE);
-
-/// Okabe and Ito's palette without its yellow, which is lost on white.
-const PALETTE: [RGBColor; 7] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(230, 159, 0),
-    RGBColor(86, 180, 233),
-    RGBColor(0, 0, 0),
-];
 
 /// Dashes of the scores to beat, as (dash, gap): alike in colour, different in rhythm.
 const DASHES: [(f64, f64); 3] = [(7.0, 4.0), (2.0, 3.0), (12.0, 3.0)];
 
-/// Points are marked while there is room for marks.
-const MARKED_POINTS_MAX: usize = 45;
+/// Dash and gap of curves for which no colour is left.
+const CURVE_DASHES: (f64, f64) = (6.0, 3.0);
 
 /// What is drawn.
 #[derive(Debug)]
@@ -48,138 +21,41 @@ pub struct Figure {
     pub baselines: Vec<Baseline>,
 }
 
-/// A length on the page in pixels of the canvas.
-pub fn px(length: f64) -> i32 {
-    (length * f64::from(SCALE)).round() as i32
-}
-
 impl Figure {
     /// The picture as a PNG file.
-    pub fn png(&self) -> anyhow::Result<Vec<u8>> {
-        let mut canvas = vec![0; (CANVAS.0 * CANVAS.1 * 3) as usize];
-        self.draw(&BitMapBackend::with_buffer(&mut canvas, CANVAS).into_drawing_area(), px(2.5))?;
-        let (width, height) = (CANVAS.0 / PNG_SHRINK, CANVAS.1 / PNG_SHRINK);
-        let mut file = Vec::new();
-        let mut encoder = png::Encoder::new(&mut file, width, height);
-        encoder.set_color(png::ColorType::Rgb);
-        encoder.set_depth(png::BitDepth::Eight);
-        encoder.write_header()?.write_image_data(&shrunk(&canvas))?;
-        Ok(file)
+    pub fn png(&self) -> Result<Vec<u8>, PlotError> {
+        self.page().png()
     }
 
     /// The picture as an SVG file.
-    pub fn svg(&self) -> anyhow::Result<String> {
-        let mut text = String::new();
-        self.draw(&SVGBackend::with_string(&mut text, CANVAS).into_drawing_area(), 0)?;
-        let size = |(width, height): (u32, u32)| format!("width=\"{width}\" height=\"{height}\"");
-        Ok(text.replacen(&size(CANVAS), &size(SIZE), 1))
+    pub fn svg(&self) -> Result<String, PlotError> {
+        self.page().svg()
     }
 
-    /// Draws on either backend. The bitmap's puts letters a little higher than a viewer of SVG, hence `drop`.
-    fn draw<B: DrawingBackend>(&self, canvas: &DrawingArea<B, Shift>, drop: i32) -> anyhow::Result<()>
-    where
-        B::ErrorType: 'static,
-    {
-        register_fonts()?;
-        canvas.fill(&WHITE)?;
-        let canvas = canvas.margin(px(14.0), px(10.0), px(16.0), px(20.0));
-        canvas.draw_text(&self.title, &title_text(), (0, drop))?;
-        canvas.draw_text(&self.subtitle, &text(13.0, QUIET_INK), (0, px(25.0) + drop))?;
-        let entries = self.entries();
-        let legend_top = px(48.0);
-        let (_, below) = canvas.split_vertically(legend_top);
-        let (legend, chart) = below.split_vertically(legend_height(&canvas, &entries)? + px(8.0));
-        draw_legend(&legend, &entries, drop)?;
-        self.draw_chart(&chart, drop)?;
-        canvas.present()?;
-        Ok(())
-    }
-
-    fn draw_chart<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>, drop: i32) -> anyhow::Result<()>
-    where
-        B::ErrorType: 'static,
-    {
+    fn page(&self) -> Page {
         let (unit, per_unit) = frame_unit(self.frames_max());
-        let (x_range, y_range) = (0.0..self.frames_max() / per_unit * 1.015, self.score_range());
-        let label = text(13.0, QUIET_INK);
-        let widest = area.estimate_text_size(&widest_tick(&y_range), &label)?.0;
-        let mut chart = ChartBuilder::on(area)
-            .margin_top(px(6.0))
-            .x_label_area_size(px(44.0))
-            .y_label_area_size(widest as i32 + px(34.0))
-            .build_cartesian_2d(x_range.clone(), y_range)?;
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .y_max_light_lines(0)
-            .bold_line_style(BLACK.mix(0.12).stroke_width(SCALE))
-            .axis_style(BLACK.mix(0.45).stroke_width(SCALE))
-            .set_all_tick_mark_size(px(4.0))
-            .x_labels(8)
-            .y_labels(Y_LABELS)
-            .y_label_offset(drop)
-            .x_label_formatter(&|value| tick(*value))
-            .y_label_formatter(&|value| tick(*value))
-            .label_style(label)
-            .axis_desc_style(text(14.0, INK))
-            .x_desc(unit)
-            .y_desc("score per game")
-            .draw()?;
-
-        for (baseline, (dash, gap)) in self.baselines.iter().zip(DASHES.into_iter().cycle()) {
-            let line = [(x_range.start, baseline.mean), (x_range.end, baseline.mean)];
-            let style = QUIET_INK.stroke_width(px(1.5) as u32);
-            chart.draw_series(DashedLineSeries::new(line, px(dash) as u32, px(gap) as u32, style))?;
+        let frames = 0.0..self.frames_max() / per_unit * 1.015;
+        let axes = (
+            Axis::linear(unit).range(frames.clone()),
+            Axis::linear("score per game").range(self.score_range()),
+        );
+        let mut panel = Panel::new("", axes.0, axes.1);
+        for (curve, (colour, is_dashed)) in self.curves.iter().zip(looks()) {
+            let points =
+                curve.points.iter().map(|Point { frames, mean, error }| (frames / per_unit, *mean, *error));
+            let line = Layer::curve(curve.name.as_str(), colour, points.collect());
+            let line = if is_dashed { line.dashes(CURVE_DASHES.0, CURVE_DASHES.1) } else { line };
+            let training = curve.training.iter().map(|(frames, score)| (frames / per_unit, *score, 0.0));
+            panel = panel.with(line).with(Layer::curve("", colour, training.collect()).thin());
         }
-        // Bands first, so that no curve is hidden by another's band.
-        for (curve, stroke) in self.curves.iter().zip(strokes()) {
-            let upper = curve.points.iter().map(|point| (point.frames / per_unit, point.mean + point.error));
-            let lower =
-                curve.points.iter().rev().map(|point| (point.frames / per_unit, point.mean - point.error));
-            chart.draw_series([Polygon::new(
-                upper.chain(lower).collect::<Vec<_>>(),
-                stroke.colour.mix(0.18),
-            )])?;
+        for (Baseline { name, mean }, (dash, gap)) in self.baselines.iter().zip(DASHES.into_iter().cycle()) {
+            let name = format!("{name} {}", number((mean * 10.0).round() / 10.0));
+            let level = vec![(frames.start, *mean), (frames.end, *mean)];
+            panel = panel.with(Layer::dashed(name, Colour::Grey, level).dashes(dash, gap));
         }
-        for (curve, stroke) in self.curves.iter().zip(strokes()) {
-            let thin = stroke.colour.mix(0.4).stroke_width(px(1.0) as u32);
-            chart
-                .draw_series(LineSeries::new(curve.training.iter().map(|(x, y)| (x / per_unit, *y)), thin))?;
-        }
-        for (curve, stroke) in self.curves.iter().zip(strokes()) {
-            let points = curve.points.iter().map(|point| (point.frames / per_unit, point.mean));
-            let thick = stroke.colour.stroke_width(px(2.2) as u32);
-            match stroke.dash {
-                None => chart.draw_series(LineSeries::new(points.clone(), thick))?,
-                Some((dash, gap)) => chart.draw_series(DashedLineSeries::new(
-                    points.clone(),
-                    px(dash) as u32,
-                    px(gap) as u32,
-                    thick,
-                ))?,
-            };
-            if let [only] = curve.points.as_slice() {
-                // A band of no width is not seen.
-                chart.draw_series([error_bar(only, per_unit, stroke.colour)])?;
-            }
-            if curve.points.len() <= MARKED_POINTS_MAX {
-                chart.draw_series(points.map(|point| Circle::new(point, px(3.0), stroke.colour.filled())))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn entries(&self) -> Vec<Entry> {
-        let curves = self
-            .curves
-            .iter()
-            .zip(strokes())
-            .map(|(curve, stroke)| Entry { name: curve.name.clone(), stroke });
-        let baselines = self.baselines.iter().zip(DASHES.into_iter().cycle()).map(|(baseline, dash)| {
-            let name = format!("{} {}", baseline.name, tick((baseline.mean * 10.0).round() / 10.0));
-            Entry { name, stroke: Stroke { colour: QUIET_INK, width: 1.5, dash: Some(dash) } }
-        });
-        curves.chain(baselines).collect()
+        let mut page = Page::new(self.title.as_str(), self.subtitle.as_str());
+        page.panels.push(panel);
+        page
     }
 
     fn frames_max(&self) -> f64 {
@@ -203,36 +79,20 @@ impl Figure {
     }
 }
 
-/// How each curve is drawn: seven colours, then the same dashed.
-fn strokes() -> impl Iterator<Item = Stroke> {
-    let solid = PALETTE.map(|colour| Stroke { colour, width: 2.2, dash: None });
-    let dashed = PALETTE.map(|colour| Stroke { colour, width: 2.2, dash: Some((6.0, 3.0)) });
+/// How each curve is drawn: in seven colours, then in the same dashed.
+fn looks() -> impl Iterator<Item = (Colour, bool)> {
+    let solid = Colour::DATA.map(|colour| (colour, false));
+    let dashed = Colour::DATA.map(|colour| (colour, true));
     solid.into_iter().chain(dashed).cycle()
 }
 
-fn error_bar(point: &Point, per_unit: f64, colour: RGBColor) -> PathElement<(f64, f64)> {
-    let x = point.frames / per_unit;
-    PathElement::new(
-        [(x, point.mean - point.error), (x, point.mean + point.error)],
-        colour.stroke_width(px(1.5) as u32),
-    )
-}
-
-/// Halves the picture, averaging squares of pixels.
-fn shrunk(canvas: &[u8]) -> Vec<u8> {
-    let (width, shrink) = (CANVAS.0 as usize, PNG_SHRINK as usize);
-    let pixel = |x: usize, y: usize, channel: usize| u32::from(canvas[(y * width + x) * 3 + channel]);
-    let mut out = Vec::with_capacity(canvas.len() / (shrink * shrink));
-    for y in (0..CANVAS.1 as usize).step_by(shrink) {
-        for x in (0..width).step_by(shrink) {
-            for channel in 0..3 {
-                let sum: u32 =
-                    (0..shrink * shrink).map(|i| pixel(x + i % shrink, y + i / shrink, channel)).sum();
-                out.push((sum / (PNG_SHRINK * PNG_SHRINK)) as u8);
-            }
-        }
+/// What the axis counts in, and how many frames that is.
+fn frame_unit(frames_max: f64) -> (&'static str, f64) {
+    match frames_max {
+        large if large >= 1e6 => ("frames (millions)", 1e6),
+        medium if medium >= 1e4 => ("frames (thousands)", 1e3),
+        _ => ("frames", 1.0),
     }
-    out
 }
 
 #[cfg(test)]
@@ -260,5 +120,19 @@ mod tests {
         for scores in [&[0.0][..], &[1e12, -1e12], &[1e-9, 2e-9]] {
             assert!(figure(scores).svg().unwrap().ends_with("</svg>\n"), "{scores:?}");
         }
+    }
+
+    #[test]
+    fn fifteen_runs_are_told_apart_by_colour_and_dashes_as_far_as_they_go() {
+        let looks: Vec<_> = looks().take(15).collect();
+        assert!((0..14).all(|index| !looks[..index].contains(&looks[index])));
+        assert_eq!(looks[14], looks[0]);
+    }
+
+    #[test]
+    fn the_axis_counts_in_a_fitting_unit() {
+        assert_eq!(frame_unit(4e7).0, "frames (millions)");
+        assert_eq!(frame_unit(30_000.0).0, "frames (thousands)");
+        assert_eq!(frame_unit(200.0).0, "frames");
     }
 }

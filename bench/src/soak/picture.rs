@@ -1,70 +1,73 @@
-//! Three curves below one another: rates, times, memory.
+//! Three panels below one another: rates, times, memory.
 
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
-use plotters::coord::Shift;
-use plotters::prelude::*;
+use anyhow::{Context, Result};
+use plot::{Axis, Colour, Layer, Page, Panel};
 
 use super::Seen;
 
-const SIZE: (u32, u32) = (800, 660);
-const BLUE: RGBColor = RGBColor(0, 114, 178);
-const ORANGE: RGBColor = RGBColor(213, 94, 0);
+/// Room for three panels.
+const SIZE: (u32, u32) = (800, 720);
 
-type Figure = fn(&Seen) -> f64;
+/// A name for the legend, a colour, and what it shows.
+type Figure = (&'static str, Colour, fn(&Seen) -> f64);
+
+const RATES: [Figure; 2] = [
+    ("inserted", Colour::Blue, |seen| seen.inserts_per_second / 1e3),
+    ("sampled", Colour::Orange, |seen| seen.samples_per_second / 1e3),
+];
+const TIMES: [Figure; 2] =
+    [("batch, p99", Colour::Pink, |seen| seen.p99_ms), ("batch, p50", Colour::Green, |seen| seen.p50_ms)];
+const MEMORY: [Figure; 1] = [("memory", Colour::Black, |seen| seen.resident_mb)];
 
 /// Draws what was seen as an SVG file.
 pub fn draw(file: &Path, seen: &[Seen]) -> Result<()> {
-    let area = SVGBackend::new(file, SIZE).into_drawing_area();
-    area.fill(&WHITE)?;
-    let panels: [(&str, &[(&str, Figure)]); 3] = [
-        (
-            "transitions per second, thousands",
-            &[
-                ("inserted", |seen| seen.inserts_per_second / 1e3),
-                ("sampled", |seen| seen.samples_per_second / 1e3),
-            ],
-        ),
-        ("a batch of 32, milliseconds", &[("p99", |seen| seen.p99_ms), ("p50", |seen| seen.p50_ms)]),
-        ("resident memory of the shard, MB", &[("", |seen| seen.resident_mb)]),
-    ];
-    for (area, (title, curves)) in area.split_evenly((3, 1)).iter().zip(panels) {
-        panel(area, title, seen, curves)
-            .map_err(|error| anyhow!("can't draw {}: {error}", file.display()))?;
-    }
-    area.present()?;
-    Ok(())
+    let page = page(seen).svg().with_context(|| format!("can't draw {}", file.display()))?;
+    std::fs::write(file, page).with_context(|| format!("can't write {}", file.display()))
 }
 
-fn panel(
-    area: &DrawingArea<SVGBackend<'_>, Shift>,
-    title: &str,
-    seen: &[Seen],
-    curves: &[(&str, Figure)],
-) -> Result<(), Box<dyn std::error::Error>> {
-    let most = curves.iter().flat_map(|(_, figure)| seen.iter().map(figure)).fold(0.0, f64::max);
-    let end = seen.last().map_or(1.0, |seen| seen.minutes);
-    let mut chart = ChartBuilder::on(area)
-        .caption(title, ("sans-serif", 15))
-        .margin(8)
-        .x_label_area_size(24)
-        .y_label_area_size(52)
-        .build_cartesian_2d(0.0..end, 0.0..1.15 * most)?;
-    chart.configure_mesh().disable_x_mesh().light_line_style(WHITE).x_desc("minutes").y_labels(5).draw()?;
-    for ((name, figure), colour) in curves.iter().zip([BLUE, ORANGE]) {
-        let points = seen.iter().map(|seen| (seen.minutes, figure(seen)));
-        let line = chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?;
-        if !name.is_empty() {
-            line.label(*name).legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour));
+fn page(seen: &[Seen]) -> Page {
+    let last = seen.last().map_or(1.0, |seen| seen.minutes);
+    let subtitle = format!("{} measurements in {last:.0} minutes", seen.len());
+    let mut page = Page::new("A shard under full load", subtitle);
+    page.size = SIZE;
+    page.panels = vec![
+        panel("transitions", "thousands/s", seen, &RATES),
+        panel("a batch of 32", "ms", seen, &TIMES),
+        panel("resident memory of the shard", "MB", seen, &MEMORY),
+    ];
+    page
+}
+
+/// Curves from zero, so that noise looks like noise.
+fn panel(title: &str, unit: &str, seen: &[Seen], figures: &[Figure]) -> Panel {
+    let most = figures.iter().flat_map(|(_, _, figure)| seen.iter().map(figure)).fold(0.0, f64::max);
+    let axes = (Axis::linear("minutes"), Axis::linear(unit).range(0.0..1.15 * most));
+    figures.iter().fold(Panel::new(title, axes.0, axes.1), |panel, (name, colour, figure)| {
+        let points = seen.iter().map(|seen| (seen.minutes, figure(seen), 0.0)).collect();
+        panel.with(Layer::curve(*name, *colour, points))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_panels_share_a_legend_and_nothing_seen_is_drawn_too() {
+        let line = |minutes: f64| Seen {
+            minutes,
+            inserts_per_second: 2e5,
+            samples_per_second: 9e5,
+            p50_ms: 0.4,
+            p99_ms: 3.0,
+            resident_mb: 1200.0,
+        };
+        let svg = page(&[line(1.0), line(2.0)]).svg().unwrap();
+        for words in ["inserted", "sampled", "batch, p99", "batch, p50", "thousands/s", "ms", "MB"] {
+            assert!(svg.contains(&format!("\n{words}\n")), "{words}");
         }
+        assert!(page(&[]).svg().is_ok());
     }
-    if curves.len() > 1 {
-        chart
-            .configure_series_labels()
-            .background_style(WHITE)
-            .position(SeriesLabelPosition::LowerRight)
-            .draw()?;
-    }
-    Ok(())
 }

@@ -1,0 +1,196 @@
+//! What is drawn into a panel: curves, points, bars, patches, words.
+//!
+//! A layer holds values as they were measured. Which of them have a place is for the axes to say, and how they look
+//! is in `shape`.
+
+use crate::axis::{Axis, Extent};
+use crate::colour::{Colour, Ink};
+use crate::legend::Sample;
+use crate::mark::Point;
+
+/// Dash and gap of a reference, on the page.
+const REFERENCE_DASHES: (f64, f64) = (7.0, 4.0);
+
+/// Something in a panel. A layer with a name is in the page's legend.
+#[derive(Clone, Debug)]
+pub struct Layer {
+    pub(crate) name: String,
+    pub(crate) shape: Shape,
+    colour: Colour,
+    dashes: Option<(f64, f64)>,
+    is_thin: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Shape {
+    /// (x, mean, error).
+    Curve(Vec<(f64, f64, f64)>),
+    Reference(Vec<Point>),
+    Identity,
+    Points(Vec<Point>),
+    /// (x, height), how wide each is, and how far to the right of its x.
+    Bars(Vec<Point>, f64, f64),
+    /// (polygon, strength).
+    Patches(Vec<(Vec<Point>, f64)>),
+    Words(Point, String),
+}
+
+impl Layer {
+    fn new(name: impl Into<String>, colour: Colour, shape: Shape) -> Self {
+        Self { name: name.into(), shape, colour, dashes: None, is_thin: false }
+    }
+
+    /// A curve through (x, mean, error) with a band of mean ± error; with marks while there is room for them.
+    pub fn curve(name: impl Into<String>, colour: Colour, points: Vec<(f64, f64, f64)>) -> Self {
+        Self::new(name, colour, Shape::Curve(points))
+    }
+
+    /// A dashed line, behind the curves: a reference, something to beat.
+    pub fn dashed(name: impl Into<String>, colour: Colour, points: Vec<(f64, f64)>) -> Self {
+        Self::new(name, colour, Shape::Reference(points)).dashes(REFERENCE_DASHES.0, REFERENCE_DASHES.1)
+    }
+
+    /// Many small translucent points.
+    pub fn points(name: impl Into<String>, colour: Colour, points: Vec<(f64, f64)>) -> Self {
+        Self::new(name, colour, Shape::Points(points))
+    }
+
+    /// The line y = x, above the points.
+    pub fn identity(name: impl Into<String>) -> Self {
+        Self::new(name, Colour::Black, Shape::Identity)
+    }
+
+    /// Bars of (x, height), `width` wide and `offset` to the right of their x, both in units of x.
+    pub fn bars(
+        name: impl Into<String>,
+        colour: Colour,
+        bars: Vec<(f64, f64)>,
+        width: f64,
+        offset: f64,
+    ) -> Self {
+        Self::new(name, colour, Shape::Bars(bars, width, offset))
+    }
+
+    /// Outlined polygons with a strength of colour each, from 0 for white to 1.
+    pub fn patches(colour: Colour, patches: Vec<(Vec<(f64, f64)>, f64)>) -> Self {
+        Self::new("", colour, Shape::Patches(patches))
+    }
+
+    /// Words around a point.
+    pub fn words(at: (f64, f64), words: impl Into<String>) -> Self {
+        Self::new("", Colour::Grey, Shape::Words(at, words.into()))
+    }
+
+    /// The line in dashes of that length on an 800 pixel page.
+    pub fn dashes(self, dash: f64, gap: f64) -> Self {
+        Self { dashes: Some((dash, gap)), ..self }
+    }
+
+    /// The line thin and pale and without marks, behind the others.
+    pub fn thin(self) -> Self {
+        Self { is_thin: true, ..self }
+    }
+
+    pub(crate) fn is_thin(&self) -> bool {
+        self.is_thin
+    }
+
+    pub(crate) fn ink(&self) -> Ink {
+        const PALE: f64 = 0.4;
+        if self.is_thin { self.colour.ink().thinned(PALE) } else { self.colour.ink() }
+    }
+
+    /// How lines of this layer are drawn.
+    pub(crate) fn stroke(&self) -> Stroke {
+        let width = match self.shape {
+            _ if self.is_thin => 1.0,
+            Shape::Identity => 1.2,
+            Shape::Reference(_) => 1.5,
+            _ => 2.2,
+        };
+        Stroke { ink: self.ink(), width, dashes: self.dashes }
+    }
+
+    /// What stands for it in the legend.
+    pub(crate) fn sample(&self) -> Sample {
+        match self.shape {
+            Shape::Curve(_) | Shape::Reference(_) | Shape::Identity => Sample::Line(self.stroke()),
+            Shape::Points(_) => Sample::Disc(self.ink()),
+            Shape::Bars(..) | Shape::Patches(_) | Shape::Words(..) => Sample::Square(self.ink()),
+        }
+    }
+
+    /// Widens the extents to hold all that has a place on both axes.
+    pub(crate) fn extend(&self, (x_axis, x): (&Axis, &mut Extent), (y_axis, y): (&Axis, &mut Extent)) {
+        let mut take = |at: f64, values: &[f64]| {
+            let mut values = values.iter().filter(|value| y_axis.has(**value)).peekable();
+            if x_axis.has(at) && values.peek().is_some() {
+                x.take(at);
+                values.for_each(|value| y.take(*value));
+            }
+        };
+        match &self.shape {
+            Shape::Curve(points) => {
+                let shown = points.iter().filter(|(_, mean, _)| y_axis.has(*mean));
+                shown.for_each(|(at, mean, error)| take(*at, &[*mean, mean - error, mean + error]));
+            }
+            Shape::Reference(points) | Shape::Points(points) => {
+                points.iter().for_each(|(at, value)| take(*at, &[*value]));
+            }
+            Shape::Bars(bars, width, offset) => {
+                for (at, height) in bars.iter().filter(|(_, height)| y_axis.has(*height)) {
+                    take(at + offset - width / 2.0, &[0.0, *height]);
+                    take(at + offset + width / 2.0, &[0.0, *height]);
+                }
+            }
+            Shape::Patches(patches) => {
+                patches.iter().flat_map(|(corners, _)| corners).for_each(|(at, value)| take(*at, &[*value]));
+            }
+            Shape::Words((at, value), _) => take(*at, &[*value]),
+            Shape::Identity => {}
+        }
+    }
+}
+
+/// How a line is drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Stroke {
+    pub(crate) ink: Ink,
+    pub(crate) width: f64,
+    pub(crate) dashes: Option<(f64, f64)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(layer: &Layer, axis: &Axis) -> (std::ops::Range<f64>, std::ops::Range<f64>) {
+        let (mut x, mut y) = (Extent::default(), Extent::default());
+        layer.extend((axis, &mut x), (axis, &mut y));
+        (axis.shown(&x), axis.shown(&y))
+    }
+
+    #[test]
+    fn a_band_is_within_sight_and_values_without_a_place_are_not_looked_at() {
+        let points =
+            vec![(10.0, 5.0, 2.0), (f64::NAN, 900.0, 0.0), (20.0, f64::INFINITY, 0.0), (30.0, 6.0, f64::NAN)];
+        let (x, y) = shown(&Layer::curve("", Colour::Blue, points), &Axis::linear(""));
+        assert!(x.contains(&10.0) && x.contains(&30.0) && x.end < 40.0, "{x:?}");
+        assert!(y.contains(&3.0) && y.contains(&7.0) && y.end < 10.0, "{y:?}");
+    }
+
+    #[test]
+    fn a_log_axis_passes_over_what_is_not_positive() {
+        let points = vec![(0.0, 1e6), (1.0, -5.0), (2.0, 100.0), (3.0, 200.0)];
+        let (x, y) = shown(&Layer::points("", Colour::Blue, points), &Axis::log(""));
+        assert!(x.start > 1.5 && y.end < 300.0, "{x:?} {y:?}");
+    }
+
+    #[test]
+    fn bars_stand_on_zero() {
+        let bars = Layer::bars("", Colour::Blue, vec![(1.0, 10.0), (2.0, 12.0)], 0.8, 0.0);
+        let (x, y) = shown(&bars, &Axis::linear(""));
+        assert_eq!(y.start, 0.0);
+        assert!(x.contains(&0.6) && x.contains(&2.4));
+    }
+}
