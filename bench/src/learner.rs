@@ -98,5 +98,6 @@ fn batch(size: i64, actions: i64) -> Batch {
         discounts: Tensor::full([size], 0.99, (Kind::Double, Device::Cpu)),
         next_states: pictures(),
         weights: Some(Tensor::ones([size], (Kind::Double, Device::Cpu))),
+        reliabilities: None,
     }
 }

@@ -110,7 +110,7 @@ impl Cast {
             arguments.extend(["--data-dir".to_owned(), data, "--fsync".to_owned(), fsync.to_owned()]);
         }
         let process = Process::serve("quiver-replay-server", directory, &arguments)?;
-        let told = Told { run: RUN.into(), learner_incarnation: 1, spec: spec.clone() };
+        let told = Told { run: RUN.into(), learner_incarnation: 1, spec: spec.clone(), reliabilities: false };
         let mut shard = Shard::new(address.clone(), told, 0);
         connect(&mut shard).await?;
         let actor = |actor: u32| {

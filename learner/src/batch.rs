@@ -19,6 +19,8 @@ pub struct Assembler {
     actions: Vec<i64>,
     sums: Vec<f64>,
     discounts: Vec<f64>,
+    /// Of every transition, or of none.
+    reliabilities: Vec<f64>,
 }
 
 impl Assembler {
@@ -35,6 +37,7 @@ impl Assembler {
             actions: Vec::new(),
             sums: Vec::new(),
             discounts: Vec::new(),
+            reliabilities: Vec::new(),
         }
     }
 
@@ -66,6 +69,11 @@ impl Assembler {
         Ok(())
     }
 
+    /// Says how much of its episode's error is resolved behind the transition just added. Of all of a batch, or of none.
+    pub fn rely(&mut self, reliability: f64) {
+        self.reliabilities.push(reliability);
+    }
+
     /// Transitions added since the last batch.
     pub fn len(&self) -> usize {
         self.actions.len()
@@ -86,6 +94,8 @@ impl Assembler {
             discounts: Tensor::from_slice(&self.discounts).to_device(device),
             next_states: input.states(&self.next_states, count, device),
             weights: weights.map(|weights| Tensor::from_slice(weights).to_device(device)),
+            reliabilities: (self.reliabilities.len() == count && count > 0)
+                .then(|| Tensor::from_slice(&self.reliabilities).to_device(device)),
         };
         self.clear();
         batch
@@ -98,5 +108,6 @@ impl Assembler {
         self.actions.clear();
         self.sums.clear();
         self.discounts.clear();
+        self.reliabilities.clear();
     }
 }

@@ -390,7 +390,10 @@ fn unpack(mut assembler: Assembler, drawn: &[Drawn]) -> Unpacked {
     for Drawn { shard, batch } in drawn {
         for item in batch.items() {
             match assembler.add(item.lead(), item.frames(), item.steps()) {
-                Ok(()) => good.push((*shard, item.key(), item.probability(), item.age_inserts())),
+                Ok(()) => {
+                    item.reliability().into_iter().for_each(|share| assembler.rely(share));
+                    good.push((*shard, item.key(), item.probability(), item.age_inserts()));
+                }
                 Err(error) => {
                     let LaneKey { actor, incarnation, lane } = item.lane();
                     warn!(actor, incarnation, lane, %error, "undecodable");

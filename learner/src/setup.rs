@@ -42,6 +42,11 @@ pub fn objective(settings: &Settings) -> Objective {
     }
 }
 
+/// Whether the priorities of a strategy need to know how reliable an item's target is.
+pub fn wants_reliabilities(settings: &Settings) -> bool {
+    settings.strategy == Strategy::Reaper
+}
+
 /// The whole replay.
 pub fn store(settings: &Settings, spec: &Spec) -> StoreOptions {
     let table = TableOptions {
@@ -49,7 +54,7 @@ pub fn store(settings: &Settings, spec: &Spec) -> StoreOptions {
         capacity: settings.capacity.0 as usize,
         sampler: match settings.strategy {
             Strategy::Uniform => Sampler::Uniform,
-            Strategy::Per | Strategy::Ver => Sampler::Proportional,
+            Strategy::Per | Strategy::Ver | Strategy::Reaper => Sampler::Proportional,
         },
         remover: Remover::Fifo,
         max_times_sampled: 0,

@@ -148,6 +148,7 @@ impl Args {
             run: charter.run.clone(),
             learner_incarnation: incarnation,
             spec: adjust::store(&resolved.settings, &spec, self.shards.len()),
+            reliabilities: setup::wants_reliabilities(&resolved.settings),
         };
         let (registry, health) = (Registry::new(), Health::new());
         let metrics = Arc::new(Metrics::register(&registry));

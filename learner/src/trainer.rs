@@ -2,7 +2,7 @@
 
 use nn::objective::Objective;
 use nn::parameters::WeightsError;
-use nn::{Adam, Architecture, Batch, QNetwork};
+use nn::{Adam, Architecture, Batch, Pass, QNetwork};
 use rand::Rng;
 use run::settings::Settings;
 use tch::{Device, Kind, Tensor};
@@ -85,6 +85,13 @@ impl Learner {
     /// Updates made.
     pub fn updates(&self) -> u64 {
         self.updates
+    }
+
+    /// What an update with this batch would see: targets, TD errors, Q and loss of the networks as they are.
+    ///
+    /// Nothing changes, and the loss has no graph.
+    pub fn examine(&self, batch: &Batch) -> Pass {
+        tch::no_grad(|| self.objective.pass(&self.online, &self.target, batch))
     }
 
     /// One gradient step. `progress` is the share of the run that is done, for the learning rate.

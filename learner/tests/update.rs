@@ -175,3 +175,19 @@ fn a_loss_that_is_no_number_changes_nothing() {
     assert!(learner.update(&batch, 0.0).unwrap_err().to_string().contains("diverged"));
     assert_eq!(learner.save(), before);
 }
+
+#[test]
+fn examining_sees_what_the_update_will_and_changes_nothing() {
+    let settings = settings();
+    let mut learner = learner(&settings);
+    let batch = batch(&settings, &learner, 16, &mut ChaCha8Rng::seed_from_u64(7));
+    learner.update(&batch, 0.0).unwrap();
+    let before = learner.save();
+    let pass = learner.examine(&batch);
+    assert_eq!(learner.save(), before);
+    let taken = pass.q.gather(1, &batch.actions.unsqueeze(1), false).squeeze_dim(1);
+    assert_eq!(numbers(&(&pass.targets - taken)), numbers(&pass.td_errors));
+    let update = learner.update(&batch, 0.0).unwrap();
+    assert_eq!(pass.loss.double_value(&[]), update.loss);
+    assert_eq!(pass.td_errors.abs().mean(Kind::Double).double_value(&[]), update.td_error);
+}

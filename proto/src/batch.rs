@@ -78,6 +78,14 @@ impl BatchBuilder {
         item.frame_pieces().for_each(|piece| self.frames.put_slice(piece));
     }
 
+    /// Says of each item how reliable its target is.
+    pub fn rely(&mut self, reliability: impl Fn(ItemKey) -> f64) {
+        let v1::Batch { shard_incarnation: incarnation, slots, generations, .. } = &self.batch;
+        let keys = slots.iter().zip(generations);
+        let key = |(&slot, &generation)| ItemKey { incarnation: *incarnation, slot, generation };
+        self.batch.reliabilities = keys.map(|pair| reliability(key(pair))).collect();
+    }
+
     /// The message.
     pub fn finish(self) -> v1::Batch {
         let flags = self.flags.freeze();
@@ -134,6 +142,12 @@ impl Batch {
             ("leads", columns.leads.len()),
         ] {
             same(what, got, count)?;
+        }
+        if !columns.reliabilities.is_empty() {
+            same("reliabilities", columns.reliabilities.len(), count)?;
+        }
+        if let Some(outside) = columns.reliabilities.iter().find(|share| !(0.0..=1.0).contains(*share)) {
+            return Err(Invalid::range("reliability", outside, "from 0 to 1"));
         }
         let mut columns = columns;
         let steps = columns.steps.take().unwrap_or_default();
@@ -224,6 +238,11 @@ impl<'a> BatchItem<'a> {
     /// How often it was drawn, this time included.
     pub fn times_sampled(&self) -> u32 {
         self.batch.columns.times_sampled[self.index]
+    }
+
+    /// How much of its episode's error is resolved behind it, if that was asked for.
+    pub fn reliability(&self) -> Option<f64> {
+        self.batch.columns.reliabilities.get(self.index).copied()
     }
 
     /// Items inserted after it.

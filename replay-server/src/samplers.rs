@@ -27,12 +27,16 @@ pub(crate) async fn serve(
             none => none.insert(convert::learner(message.caller, message.learner_incarnation)?),
         };
         let (learner, points, table) = (learner.clone(), message.points, message.table as usize);
+        let reliabilities = message.reliabilities;
         let allowance = message.allowance.map(convert::allowance);
         let updates = message.updates.as_ref().map(proto::convert::updates).transpose();
         let updates = updates.map_err(Refusal::from)?;
         let sample = move |shard: &mut Shard| {
-            let drawn = shard.sample(&learner, table, &points, allowance, updates.as_ref());
-            drawn.map(|drawn| (drawn, shard.standing()))
+            let (mut batch, updated) = shard.sample(&learner, table, &points, allowance, updates.as_ref())?;
+            if reliabilities {
+                shard.rely(table, &mut batch);
+            }
+            Ok::<_, Refusal>(((batch, updated), shard.standing()))
         };
         let (sampled, time) = context.shard.timed(sample).await?;
         let ((batch, updated), standing) = sampled?;

@@ -189,6 +189,13 @@ impl Shard {
         }
     }
 
+    /// Says of items just drawn from a table how reliable their targets are.
+    pub fn rely(&self, table: usize, batch: &mut BatchBuilder) {
+        let Some(told) = &self.told else { return };
+        // One that the draw has used up is gone, and gets no priority any more.
+        batch.rely(|key| told.store.reliability(table, key).unwrap_or(1.0));
+    }
+
     /// Gives items new priorities and removes what can't be decoded. Says how many were changed, no longer there, and
     /// removed.
     pub fn update(&mut self, learner: &Learner, updates: &Updates) -> Result<(Updated, u64), Refusal> {

@@ -231,7 +231,7 @@ fn told() -> Told {
     };
     let options = StoreOptions { bytes_max: 1 << 20, stack: 1, frame_bytes: 1, tables: vec![table] };
     let spec = StoreSpec { options, codec: Codec::None, actions: 1 };
-    Told { run: RUN.into(), learner_incarnation: 1, spec }
+    Told { run: RUN.into(), learner_incarnation: 1, spec, reliabilities: false }
 }
 
 fn step(number: usize) -> Step {

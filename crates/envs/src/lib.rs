@@ -1,4 +1,4 @@
-//! What an agent plays: [`Environment`], with Atari as DQN plays it and CartPole behind it.
+//! What an agent plays: [`Environment`], with Atari as DQN plays it and CartPole behind it; and [`grid`], the paper's worlds that fit in a table.
 //!
 //! An environment plays and reports facts. Clipping rewards, ending an episode at a lost life and stacking frames belong to
 //! whoever learns from it; the raw reward, the lost life and the newest frame are all here. Everything random comes from
@@ -11,6 +11,7 @@ mod atari;
 mod cartpole;
 mod error;
 mod games;
+pub mod grid;
 mod options;
 pub mod roms;
 mod saved;

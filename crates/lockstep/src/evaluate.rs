@@ -11,7 +11,7 @@ use run::order::Agent;
 use run::record::{AGENT, Evaluation};
 
 use crate::cut;
-use crate::output::say;
+use run::output::say;
 
 /// A set of games that several players can play, so that their scores compare.
 pub struct Tournament {

@@ -8,6 +8,7 @@ use actor::{EpisodeEnd, Player};
 use anyhow::{Context, Result, bail};
 use learner::importance::{self, Importance};
 use learner::{Assembler, Learner, Update, setup};
+use nn::Batch;
 use rand_chacha::ChaCha8Rng;
 use replay::rate::RateLimiter;
 use replay::{Store, WeightsVersion};
@@ -33,6 +34,18 @@ pub struct Lockstep {
     importance: Importance,
     assembler: Assembler,
 }
+
+/// Looks on at updates as they are made. What it sees it can not change, so a run is the same watched or not.
+pub trait Watch {
+    /// Just before a gradient step: the networks it starts from and the batch it learns from.
+    fn before(&mut self, _learner: &Learner, _batch: &Batch) {}
+
+    /// Just after the same step.
+    fn after(&mut self, _learner: &Learner, _batch: &Batch) {}
+}
+
+/// Nobody looks.
+impl Watch for () {}
 
 /// What one turn gave.
 #[derive(Debug, Default)]
@@ -79,6 +92,11 @@ impl Lockstep {
 
     /// One decision in every lane, then all the updates that are due.
     pub fn turn(&mut self) -> Result<Turn> {
+        self.turn_watched(&mut ())
+    }
+
+    /// A turn with someone looking on at its updates.
+    pub fn turn_watched(&mut self, watch: &mut dyn Watch) -> Result<Turn> {
         let weights = self.weights_version();
         let played = self.player.step(self.learner.online(), weights, self.agent_steps, |_| true)?;
         self.frames += played.frames;
@@ -89,7 +107,7 @@ impl Lockstep {
         self.check_room()?;
         let mut turn = Turn { episodes: played.episodes, updates: Vec::new() };
         while self.update_is_due() {
-            turn.updates.push(self.update()?);
+            turn.updates.push(self.update(watch)?);
         }
         Ok(turn)
     }
@@ -117,12 +135,16 @@ impl Lockstep {
         self.limiter.can_sample(counters.inserts, counters.samples)
     }
 
-    fn update(&mut self) -> Result<(Update, f64)> {
+    fn update(&mut self, watch: &mut dyn Watch) -> Result<(Update, f64)> {
         let settings = &self.resolved.settings;
         let draws = self.store.sample(0, settings.batch_size, settings.stratified, &mut self.sampling)?;
         for draw in &draws {
             let item = self.store.item(0, draw.key).context("a sampled transition is in the store")?;
             self.assembler.add(item.lead(), item.frames(), item.steps())?;
+            if setup::wants_reliabilities(settings) {
+                let share = self.store.reliability(0, draw.key).context("it was there a moment ago")?;
+                self.assembler.rely(share);
+            }
         }
         let weights = self.importance.exponent(self.learner.updates()).map(|exponent| {
             let probabilities: Vec<f64> = draws.iter().map(|draw| draw.probability).collect();
@@ -132,10 +154,61 @@ impl Lockstep {
             weights.as_ref().map_or(1.0, |weights| weights.iter().sum::<f64>() / weights.len() as f64);
         let online = self.learner.online();
         let batch = self.assembler.finish(&online.architecture().input, online.device(), weights.as_deref());
+        watch.before(&self.learner, &batch);
         let update = self.learner.update(&batch, self.progress())?;
+        watch.after(&self.learner, &batch);
         let keys = draws.iter().map(|draw| draw.key);
         let updates: Vec<_> = keys.zip(update.priorities.iter().copied()).collect();
         self.store.update_priorities(0, &updates);
         Ok((update, mean_weight))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use run::Layers;
+
+    #[derive(Default)]
+    struct Looker {
+        before: Vec<u64>,
+        after: Vec<u64>,
+        losses: Vec<f64>,
+    }
+
+    impl Watch for Looker {
+        fn before(&mut self, learner: &Learner, batch: &Batch) {
+            self.before.push(learner.updates());
+            self.losses.push(learner.examine(batch).loss.double_value(&[]));
+        }
+
+        fn after(&mut self, learner: &Learner, _batch: &Batch) {
+            self.after.push(learner.updates());
+        }
+    }
+
+    fn start() -> Lockstep {
+        tch::set_num_threads(1);
+        let small =
+            [("lockstep", "true"), ("device", "cpu"), ("batch_size", "16"), ("samples_per_insert", "16")];
+        let short = [("frames", "400"), ("min_size", "100"), ("target_period_updates", "50")];
+        let flags = small.iter().chain(&short).map(|(key, text)| ((*key).into(), (*text).into())).collect();
+        Lockstep::new(Layers { flags, ..Layers::default() }.resolve(Some("cartpole")).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_watched_run_is_the_same_and_every_update_is_seen() {
+        let (mut alone, mut watched, mut looker) = (start(), start(), Looker::default());
+        let mut losses = Vec::new();
+        for _ in 0..400 {
+            losses.extend(alone.turn().unwrap().updates.iter().map(|(update, _)| update.loss));
+            watched.turn_watched(&mut looker).unwrap();
+        }
+        assert_eq!(alone.learner.save(), watched.learner.save());
+        assert!(losses.len() > 250);
+        assert_eq!(looker.losses, losses, "what is examined is what is learned from");
+        let updates = losses.len() as u64;
+        assert_eq!(looker.before, (0..updates).collect::<Vec<_>>());
+        assert_eq!(looker.after, (1..=updates).collect::<Vec<_>>());
     }
 }

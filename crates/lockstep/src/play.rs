@@ -7,8 +7,8 @@ use anyhow::Result;
 use run::order::Agent;
 
 use crate::evaluate::{Tournament, TrainedAgent};
-use crate::output::say;
 use crate::video::Video;
+use run::output::say;
 
 /// Emulated frames per second of the consoles, and CartPole's 50 steps per second.
 const FRAMES_PER_SECOND: f64 = 60.0;

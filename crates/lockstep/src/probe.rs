@@ -7,6 +7,6 @@ pub fn probe() -> Result<()> {
     // A tensor made and read back shows that the library works, not only that it was found.
     let sum = tch::Tensor::from_slice(&[1.0f32, 2.0]).sum(tch::Kind::Float).double_value(&[]);
     let gpus = if tch::Cuda::is_available() { tch::Cuda::device_count() } else { 0 };
-    crate::output::say(&serde_json::json!({ "works": sum == 3.0, "gpus": gpus }).to_string());
+    run::output::say(&serde_json::json!({ "works": sum == 3.0, "gpus": gpus }).to_string());
     Ok(())
 }

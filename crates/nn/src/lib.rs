@@ -18,5 +18,5 @@ pub mod soft;
 pub use adam::Adam;
 pub use architecture::{Architecture, Input, Trunk};
 pub use network::QNetwork;
-pub use objective::{Batch, Objective};
+pub use objective::{Batch, Objective, Pass};
 pub use tch::Device;

@@ -57,6 +57,8 @@ pub struct Batch {
     pub next_states: Tensor,
     /// Importance weights, f64; `None` for all ones.
     pub weights: Option<Tensor>,
+    /// What priorities are multiplied by, f64: for `reaper`, how much of the episode's error is resolved behind each.
+    pub reliabilities: Option<Tensor>,
 }
 
 /// What one pass gives.
@@ -64,7 +66,9 @@ pub struct Batch {
 pub struct Pass {
     /// The weighted mean loss, with its graph.
     pub loss: Tensor,
-    /// TD errors, f64.
+    /// What Q(s,a) should have been: returns + discounts·V(next), f64.
+    pub targets: Tensor,
+    /// TD errors, targets − Q(s,a); f64.
     pub td_errors: Tensor,
     /// New priorities before constant and exponent, f64.
     pub priorities: Tensor,
@@ -89,11 +93,15 @@ impl Objective {
         };
         tch::no_grad(|| {
             let q = q.detach().to_kind(Kind::Double);
-            let td_errors = targets - taken.detach().to_kind(Kind::Double);
+            let td_errors = &targets - taken.detach().to_kind(Kind::Double);
             let kind = (self.strategy, self.rho);
             let temperature = self.temperature();
             let priorities = soft::priorities(kind, &q, &batch.actions, &td_errors, temperature);
-            Pass { loss, td_errors, priorities, q }
+            let priorities = match &batch.reliabilities {
+                Some(reliabilities) => priorities * reliabilities,
+                None => priorities,
+            };
+            Pass { loss, targets, td_errors, priorities, q }
         })
     }
 

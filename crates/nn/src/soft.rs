@@ -39,7 +39,7 @@ pub fn priorities(
 ) -> Tensor {
     match strategy {
         Strategy::Uniform => td_errors.ones_like(),
-        Strategy::Per => td_errors.abs(),
+        Strategy::Per | Strategy::Reaper => td_errors.abs(),
         Strategy::Ver => rho_of(rho, q, actions, td_errors, temperature) * td_errors.abs(),
     }
 }

@@ -50,6 +50,7 @@ fn setting(seed: u64) -> Setting {
         discounts: Tensor::from_slice(&discounts),
         next_states: online.states(&next_states, COUNT),
         weights: Some(Tensor::from_slice(&weights)),
+        reliabilities: None,
     };
     let q = online.q_values(&states, COUNT);
     let next_online = online.q_values(&next_states, COUNT);
@@ -105,7 +106,7 @@ fn loss_td_errors_and_priorities_agree_with_value() {
     for (seed, target) in targets.into_iter().chain([Target::Hard]).enumerate() {
         for double in [false, true] {
             for shape in [Shape::Huber, Shape::Squared] {
-                for strategy in [Strategy::Uniform, Strategy::Per, Strategy::Ver] {
+                for strategy in Strategy::ALL {
                     for rho in [Rho::Max, Rho::Old, Rho::OldUnitTemperature] {
                         check(Objective { target, double, shape, strategy, rho }, seed as u64);
                     }
@@ -148,4 +149,25 @@ fn entropy_is_between_zero_and_log_of_the_actions() {
     let entropy = numbers(&nn::soft::entropy(&q, 1.0));
     assert!(close(entropy[0], 3f64.ln()) && close(entropy[1], 0.0), "{entropy:?}");
     assert!(close(entropy[0], value::soft::entropy(&[0.0, 0.0, 0.0], 1.0)));
+}
+
+#[test]
+fn reliabilities_multiply_priorities_and_nothing_else() {
+    let mut s = setting(6);
+    let objective = Objective {
+        target: Target::Soft { temperature: 0.5 },
+        double: false,
+        shape: Shape::Huber,
+        strategy: Strategy::Reaper,
+        rho: Rho::Max,
+    };
+    let plain = objective.pass(&s.online, &s.target, &s.batch);
+    let shares: Vec<f64> = (0..COUNT).map(|index| index as f64 / COUNT as f64).collect();
+    s.batch.reliabilities = Some(Tensor::from_slice(&shares));
+    let weighed = objective.pass(&s.online, &s.target, &s.batch);
+    assert_eq!(weighed.loss.double_value(&[]), plain.loss.double_value(&[]));
+    let numbers = |tensor: &Tensor| Vec::<f64>::try_from(tensor).unwrap();
+    let expected: Vec<f64> =
+        numbers(&plain.td_errors).iter().zip(&shares).map(|(error, share)| error.abs() * share).collect();
+    assert_eq!(numbers(&weighed.priorities), expected);
 }

@@ -36,6 +36,8 @@ pub struct Told {
     pub learner_incarnation: u32,
     /// What the shard holds.
     pub spec: StoreSpec,
+    /// Whether samples shall say how reliable each item's target is.
+    pub reliabilities: bool,
 }
 
 /// What a shard says of itself. Items are those of its first table.
@@ -176,6 +178,7 @@ impl Shard {
             learner_incarnation: self.told.learner_incarnation,
             points,
             allowance: allowance.map(allowance_message),
+            reliabilities: self.told.reliabilities,
             ..v1::SampleRequest::default()
         };
         let reply = stream.ask(request).await;

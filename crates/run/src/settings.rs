@@ -176,7 +176,7 @@ settings! {
         epsilon_decay_steps: AgentSteps = AgentSteps(250_000);
     }
     "Replay" {
-        /// uniform, per (|TD|) or ver (ρ·|TD|).
+        /// uniform, per (|TD|), ver (ρ·|TD|) or reaper (|TD| by how much of its episode's error is resolved).
         strategy: Strategy = Strategy::Ver;
         /// What ρ is for ver: max (the paper's text), old, or old-unit-temperature (the authors' code).
         rho: Rho = Rho::Max;

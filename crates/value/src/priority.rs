@@ -1,6 +1,6 @@
 //! How urgently an experience should be replayed.
 //!
-//! These are the raw priorities of the three strategies. The small constant that keeps items from
+//! These are the raw priorities of the strategies. The small constant that keeps items from
 //! starving and the exponent are applied by the replay shard, so that
 //! both can change without recomputing anything here.
 
@@ -57,6 +57,9 @@ pub enum Strategy {
     Per,
     /// ρ·|TD|: valuable experience replay, the paper's. Needs a soft policy.
     Ver,
+    /// |TD| by the share of its episode's error that is resolved: ReaPER (Pleiss et al., 2025). The share is what the
+    /// replay says of an item; a new one has nothing behind it, and its share is 1.
+    Reaper,
 }
 
 /// Which probability of the action taken [`Strategy::Ver`] multiplies |TD| with.
@@ -72,8 +75,11 @@ pub enum Rho {
 }
 
 impl Strategy {
-    /// Every strategy, in the order in which the paper compares them.
-    pub const ALL: [Self; 3] = [Self::Uniform, Self::Per, Self::Ver];
+    /// Those that the paper compares, in its order.
+    pub const PAPER: [Self; 3] = [Self::Uniform, Self::Per, Self::Ver];
+
+    /// Every strategy: the paper's, then others.
+    pub const ALL: [Self; 4] = [Self::Uniform, Self::Per, Self::Ver, Self::Reaper];
 
     /// The name in configuration files and on the command line.
     pub const fn name(self) -> &'static str {
@@ -81,6 +87,7 @@ impl Strategy {
             Self::Uniform => "uniform",
             Self::Per => "per",
             Self::Ver => "ver",
+            Self::Reaper => "reaper",
         }
     }
 }
@@ -108,7 +115,7 @@ pub struct UnknownName {
     /// The name as given.
     pub given: String,
     /// The names there are.
-    pub accepted: [&'static str; 3],
+    pub accepted: Vec<&'static str>,
 }
 
 impl FromStr for Strategy {
@@ -117,7 +124,7 @@ impl FromStr for Strategy {
         Self::ALL.into_iter().find(|strategy| strategy.name() == given).ok_or_else(|| UnknownName {
             what: "strategy",
             given: given.to_owned(),
-            accepted: Self::ALL.map(Self::name),
+            accepted: Self::ALL.map(Self::name).into(),
         })
     }
 }
@@ -128,7 +135,7 @@ impl FromStr for Rho {
         Self::ALL.into_iter().find(|rho| rho.name() == given).ok_or_else(|| UnknownName {
             what: "rho",
             given: given.to_owned(),
-            accepted: Self::ALL.map(Self::name),
+            accepted: Self::ALL.map(Self::name).into(),
         })
     }
 }
@@ -165,7 +172,7 @@ pub fn rho(mode: Rho, q: &[f64], action: usize, td: f64, temperature: f64) -> f6
 /// The raw priority of one experience: 1, |td| or ρ·|td|.
 ///
 /// No constant is added and no exponent applied; see the module's documentation. `rho_mode` and
-/// `temperature` matter to [`Strategy::Ver`] only.
+/// `temperature` matter to [`Strategy::Ver`] only. For [`Strategy::Reaper`] it is that of a new item.
 pub fn priority(
     strategy: Strategy,
     rho_mode: Rho,
@@ -176,7 +183,7 @@ pub fn priority(
 ) -> f64 {
     match strategy {
         Strategy::Uniform => 1.0,
-        Strategy::Per => td.abs(),
+        Strategy::Per | Strategy::Reaper => td.abs(),
         Strategy::Ver => rho(rho_mode, q, action, td, temperature) * td.abs(),
     }
 }
@@ -213,7 +220,7 @@ mod tests {
     fn an_unknown_name_is_answered_with_those_there_are() {
         assert_eq!(
             "rank".parse::<Strategy>().unwrap_err().to_string(),
-            "unknown strategy \"rank\", use one of: uniform, per, ver",
+            "unknown strategy \"rank\", use one of: uniform, per, ver, reaper",
         );
         assert_eq!(
             "new".parse::<Rho>().unwrap_err().to_string(),
@@ -242,10 +249,10 @@ mod tests {
     }
 
     #[test]
-    fn the_three_strategies_are_one_td_and_rho_td() {
+    fn the_strategies_are_one_td_and_rho_td() {
         let (q, td) = ([0.0, 0.0], -2.0);
         let of = |strategy| priority(strategy, Rho::Old, &q, 1, td, 0.05);
-        assert_eq!(Strategy::ALL.map(of), [1.0, 2.0, 1.0]);
+        assert_eq!(Strategy::ALL.map(of), [1.0, 2.0, 1.0, 2.0]);
     }
 
     #[test]

@@ -52,7 +52,9 @@ pub fn insert_request() -> InsertRequest {
 pub fn sample_request() -> SampleRequest {
     let allowance = Some(Allowance { shard_incarnation: 7, inserts: 100 });
     let points = vec![0.25, 0.75];
-    SampleRequest { caller: caller(), learner_incarnation: 1, points, allowance, table: 0, updates: updates() }
+    let (caller, updates) = (caller(), updates());
+    let (learner_incarnation, table, reliabilities) = (1, 0, true);
+    SampleRequest { caller, learner_incarnation, points, allowance, table, updates, reliabilities }
 }
 
 pub fn update_priorities_request() -> UpdatePrioritiesRequest {

@@ -36,6 +36,11 @@ fn valuable_replay_learns_cartpole() {
 }
 
 #[test]
+fn reliability_adjusted_replay_learns_cartpole() {
+    learns("reaper");
+}
+
+#[test]
 fn plain_dqn_learns_cartpole() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");

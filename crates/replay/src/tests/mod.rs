@@ -8,6 +8,7 @@ mod crashes;
 mod hostile;
 mod model;
 mod naive;
+mod reliability;
 mod saving;
 mod writer;
 

@@ -1,3 +1,0 @@
-//! Lines for people, as everywhere.
-
-pub use run::output::{note, say};
