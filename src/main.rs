@@ -2,8 +2,8 @@
 //!
 //! It links no libtorch, so that a missing one is a clear error and not the loader's. It parses and checks all that
 //! can be checked before anything is written. Then it starts and watches a cluster of processes ([`cluster`]), or, for
-//! what one process with a network does, becomes its other half, `quiver-lockstep` (see [`torch`]). Each command has
-//! a file of its own; [`sources`] is where settings come from.
+//! what one process with a network does, becomes its other half, `quiver-lockstep` or `quiver-paper` (see [`torch`]).
+//! Each command has a file of its own; [`sources`] is where settings come from.
 #![forbid(unsafe_code)]
 
 mod adjust;
@@ -14,6 +14,7 @@ mod doctor;
 mod games;
 mod inspect;
 mod output;
+mod paper;
 mod plot;
 mod processes;
 mod programs;
@@ -42,6 +43,7 @@ enum Command {
     Evaluate(agent::Evaluate),
     Play(agent::Play),
     Plot(plot::Plot),
+    Paper(paper::Paper),
     Inspect(inspect::Inspect),
     Adjust(adjust::Adjust),
     Snapshot(snapshot::Snapshot),
@@ -59,6 +61,7 @@ Examples:
   quiver evaluate pong-ver-seed0 --episodes 30
   quiver play pong-ver-seed0 --video pong.mp4
   quiver plot pong-ver-seed0 pong-per-seed0
+  quiver paper all                           the paper's figures, beside what it claims
   quiver inspect pong-ver-seed0 --watch      what is in the replay, and who waits for whom
 
 A run is named by its directory, or by its name below runs/.";
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Evaluate(evaluate) => evaluate.run(),
         Command::Play(play) => play.run(),
         Command::Plot(plot) => plot.run(),
+        Command::Paper(paper) => paper.run(),
         Command::Inspect(inspect) => inspect.run(),
         Command::Adjust(adjust) => adjust.run(),
         Command::Snapshot(snapshot) => snapshot.run(),

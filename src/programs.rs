@@ -14,8 +14,11 @@ pub const ACTOR: &str = "quiver-actor";
 /// Keeps experience.
 pub const REPLAY_SERVER: &str = "quiver-replay-server";
 
+/// Makes the paper's figures.
+pub const PAPER: &str = "quiver-paper";
+
 /// All of them.
-pub const ALL: [&str; 4] = [LOCKSTEP, LEARNER, ACTOR, REPLAY_SERVER];
+pub const ALL: [&str; 5] = [LOCKSTEP, LEARNER, ACTOR, REPLAY_SERVER, PAPER];
 
 /// Where a program is; the error says what to do if it is not there.
 pub fn find(name: &str) -> anyhow::Result<PathBuf> {

@@ -1,6 +1,6 @@
-//! The other half of the command: `quiver-lockstep`, which links libtorch.
+//! The other half of the command: `quiver-lockstep`, and `quiver-paper` for the paper's figures, which link libtorch.
 //!
-//! Before this process becomes it, it is run once to see whether libtorch loads. The loader's own message is about
+//! Before this process becomes either, it is run once to see whether libtorch loads. The loader's own message is about
 //! a shared object; ours says what to do.
 
 use std::env;
@@ -14,7 +14,7 @@ use anyhow::{anyhow, bail};
 use run::order::Order;
 
 use crate::output::one_line;
-use crate::programs::{self, LOCKSTEP as NAME};
+use crate::programs::{self, LOCKSTEP, PAPER};
 
 /// How long libtorch may take to load: half a gigabyte from a cold disk is seconds, not minutes.
 const PROBE_WAIT_MAX: Duration = Duration::from_secs(60);
@@ -24,9 +24,18 @@ const LOADER_FAILED: i32 = 127;
 
 /// Becomes the other half with `order`; comes back only with an error.
 pub fn hand_over(order: &Order) -> anyhow::Result<()> {
-    probe()?;
-    let error = command(order)?.exec();
-    Err(cannot_start(&error))
+    let program = program(order);
+    probe_of(program)?;
+    let error = command(program, order)?.exec();
+    Err(cannot_start(program, &error))
+}
+
+/// Who does it.
+fn program(order: &Order) -> &'static str {
+    match order {
+        Order::Paper(_) => PAPER,
+        Order::Probe | Order::Train { .. } | Order::Evaluate { .. } | Order::Play { .. } => LOCKSTEP,
+    }
 }
 
 /// What the other half says of libtorch.
@@ -40,30 +49,34 @@ pub struct Probed {
 
 /// Asks the other half whether libtorch loads and works.
 pub fn probe() -> anyhow::Result<Probed> {
-    let mut command = command(&Order::Probe)?;
+    probe_of(LOCKSTEP)
+}
+
+fn probe_of(program: &str) -> anyhow::Result<Probed> {
+    let mut command = command(program, &Order::Probe)?;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| cannot_start(&error))?;
+    let mut child = command.spawn().map_err(|error| cannot_start(program, &error))?;
     let status = wait(&mut child)?;
     let (mut out, mut err) = (String::new(), String::new());
     // A few lines, which the pipes have held.
     child.stdout.take().expect("piped").read_to_string(&mut out)?;
     child.stderr.take().expect("piped").read_to_string(&mut err)?;
-    judge(status, &err)?;
-    read_answer(&out)
+    judge(program, status, &err)?;
+    read_answer(program, &out)
 }
 
-fn read_answer(out: &str) -> anyhow::Result<Probed> {
+fn read_answer(program: &str, out: &str) -> anyhow::Result<Probed> {
     let answer: Option<serde_json::Value> = serde_json::from_str(out).ok();
     let read =
         |answer: &serde_json::Value| Some((answer.get("works")?.as_bool()?, answer.get("gpus")?.as_u64()?));
     match answer.as_ref().and_then(read) {
         Some((works, gpus)) => Ok(Probed { works, gpus }),
-        None => bail!("quiver and {NAME} differ in version: run `make build`"),
+        None => bail!("quiver and {program} differ in version: run `make build`"),
     }
 }
 
-fn command(order: &Order) -> anyhow::Result<Command> {
-    let mut command = Command::new(programs::find(NAME)?);
+fn command(program: &str, order: &Order) -> anyhow::Result<Command> {
+    let mut command = Command::new(programs::find(program)?);
     command.arg(serde_json::to_string(order)?);
     calm(&mut command);
     Ok(command)
@@ -94,7 +107,7 @@ fn wait(child: &mut Child) -> anyhow::Result<ExitStatus> {
     }
 }
 
-fn judge(status: ExitStatus, err: &str) -> anyhow::Result<()> {
+fn judge(program: &str, status: ExitStatus, err: &str) -> anyhow::Result<()> {
     if status.success() {
         return Ok(());
     }
@@ -108,13 +121,13 @@ fn judge(status: ExitStatus, err: &str) -> anyhow::Result<()> {
         let what = if said.is_empty() { status.to_string() } else { said };
         bail!("libtorch is missing or damaged ({what}): {mend}");
     }
-    bail!("{NAME} can't start ({}): run `make build`", one_line(err.trim_start_matches("error: ")));
+    bail!("{program} can't start ({}): run `make build`", one_line(err.trim_start_matches("error: ")));
 }
 
-fn cannot_start(error: &std::io::Error) -> anyhow::Error {
+fn cannot_start(program: &str, error: &std::io::Error) -> anyhow::Error {
     match error.kind() {
-        ErrorKind::ArgumentListTooLong => anyhow!("can't start {NAME}: {error}; use shorter paths"),
-        _ => anyhow!("can't start {NAME}: {error}; run `make build`"),
+        ErrorKind::ArgumentListTooLong => anyhow!("can't start {program}: {error}; use shorter paths"),
+        _ => anyhow!("can't start {program}: {error}; run `make build`"),
     }
 }
 
@@ -123,7 +136,7 @@ mod tests {
     use super::*;
 
     fn said(code: i32, err: &str) -> String {
-        judge(ExitStatus::from_raw(code), err).unwrap_err().to_string()
+        judge(LOCKSTEP, ExitStatus::from_raw(code), err).unwrap_err().to_string()
     }
 
     #[test]
@@ -133,14 +146,20 @@ mod tests {
         assert_eq!(said(127 << 8, loader), expected);
         assert!(said(127 << 8, "x: symbol lookup error: y").contains("symbol lookup error"));
         assert!(said(7, "").contains("libtorch is missing or damaged (signal: 7"));
-        assert!(judge(ExitStatus::from_raw(0), "a warning").is_ok());
+        assert!(judge(LOCKSTEP, ExitStatus::from_raw(0), "a warning").is_ok());
     }
 
     #[test]
     fn an_answer_of_another_version_is_told_from_ours() {
-        assert_eq!(read_answer("{\"works\":true,\"gpus\":2}\n").unwrap(), Probed { works: true, gpus: 2 });
+        assert_eq!(
+            read_answer(LOCKSTEP, "{\"works\":true,\"gpus\":2}\n").unwrap(),
+            Probed { works: true, gpus: 2 }
+        );
         for answer in ["", "2.13.0", "{\"works\":1}"] {
-            assert!(read_answer(answer).unwrap_err().to_string().contains("make build"), "{answer}");
+            assert!(
+                read_answer(LOCKSTEP, answer).unwrap_err().to_string().contains("make build"),
+                "{answer}"
+            );
         }
     }
 

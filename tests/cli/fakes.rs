@@ -54,6 +54,7 @@ idle
 /// Programs that are there and do nothing.
 pub fn install_idle(place: &Place) {
     install(place, "idle", "idle", "idle");
+    place.program("quiver-paper", "exit 1");
 }
 
 /// Programs for a cluster, each a script after the prelude.

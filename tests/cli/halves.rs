@@ -111,7 +111,7 @@ fn the_exit_code_is_the_other_halfs() {
 fn the_doctor_is_content_with_a_whole_installation() {
     let place = Place::new();
     place.other_half(ECHO);
-    for name in ["quiver-learner", "quiver-actor", "quiver-replay-server"] {
+    for name in ["quiver-learner", "quiver-actor", "quiver-replay-server", "quiver-paper"] {
         assert!(place.quiver(&["doctor"]).out.contains(&format!("✗ program        {name} is missing")));
         place.program(name, "exit 1");
     }

@@ -8,6 +8,7 @@ mod cluster;
 mod endings;
 mod fakes;
 mod halves;
+mod paper;
 mod place;
 mod plot;
 mod settings;

@@ -14,10 +14,12 @@ mod metrics;
 mod moving;
 mod process;
 mod ratio;
+mod reliability;
 mod restarts;
 mod sampling;
 #[path = "../../crates/replay/tests/statistics/mod.rs"]
 mod statistics;
 mod stopping;
 mod strangers;
+mod sweep;
 mod wire;

@@ -1,0 +1,312 @@
+//! One replayed experience: what it was worth, and whether the theorems hold for it.
+//!
+//! Every figure from the second on is a collection of these. Each is checked as it comes, all of them; the files keep
+//! an even sample, since a million rows are nobody's reading.
+
+use std::fmt;
+
+use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
+use value::metrics::{self, Bounds, Metrics};
+use value::{hard, soft, target};
+
+/// Which of the paper's two learners.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Rule {
+    /// Q-learning: the value is the best action's.
+    Hard,
+    /// Soft Q-learning at a temperature.
+    Soft(f64),
+}
+
+impl Rule {
+    /// V(s).
+    pub fn value(self, q: &[f64]) -> f64 {
+        match self {
+            Rule::Hard => hard::value(q),
+            Rule::Soft(temperature) => soft::value(q, temperature),
+        }
+    }
+
+    /// β; plain Q-learning has none and 0 stands for it.
+    pub fn temperature(self) -> f64 {
+        match self {
+            Rule::Hard => 0.0,
+            Rule::Soft(temperature) => temperature,
+        }
+    }
+}
+
+/// A transition at the moment of its replay.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Experience {
+    /// What is learned.
+    pub rule: Rule,
+    /// Which run or trial it is from.
+    pub trial: u64,
+    /// Its number there.
+    pub step: u64,
+    /// Q(s,·) before.
+    pub q: Vec<f64>,
+    /// The action taken.
+    pub action: usize,
+    /// The reward that came.
+    pub reward: f64,
+    /// What Q(s,a) moves towards.
+    pub target: f64,
+    /// How much of the way it goes: α.
+    pub rate: f64,
+    /// EVB, PIV and EIV.
+    pub metrics: Metrics,
+    /// What the theorems say of them.
+    pub bounds: Bounds,
+}
+
+impl Experience {
+    /// Computes metrics and bounds.
+    pub fn new(
+        rule: Rule,
+        (trial, step): (u64, u64),
+        q: &[f64],
+        (action, reward): (usize, f64),
+        target: f64,
+        rate: f64,
+    ) -> Self {
+        let change = rate * target::td_error(q[action], target);
+        let (metrics, bounds) = match rule {
+            Rule::Hard => (metrics::hard(q, action, change), metrics::bounds_hard(change)),
+            Rule::Soft(temperature) => (
+                metrics::soft(q, action, change, temperature),
+                metrics::bounds_soft(q, action, change, temperature),
+            ),
+        };
+        Self { rule, trial, step, q: q.to_vec(), action, reward, target, rate, metrics, bounds }
+    }
+
+    /// TD error.
+    pub fn td(&self) -> f64 {
+        target::td_error(self.q[self.action], self.target)
+    }
+
+    /// α·TD: how far Q(s,a) moves.
+    pub fn change(&self) -> f64 {
+        self.rate * self.td()
+    }
+
+    /// V(s) before.
+    pub fn value(&self) -> f64 {
+        self.rule.value(&self.q)
+    }
+
+    /// By how much the theorem that is nearest to it is violated; at most 0 if none is.
+    pub fn violation(&self) -> f64 {
+        self.bounds.violation(&self.metrics, self.value())
+    }
+
+    /// Whether |PIV| lies below the lower bound of the other two.
+    pub fn policy_improves_less(&self) -> bool {
+        metrics::shortfall(self.metrics.piv, self.bounds.lower, self.value()) > 0.0
+    }
+
+    /// Names of what [`Experience::row`] holds, for states of so many actions.
+    pub fn header(actions: usize) -> Vec<String> {
+        let first = ["trial", "step", "temperature", "alpha"].map(str::to_owned);
+        let q = (0..actions).map(|action| format!("q_{action}"));
+        let last =
+            ["action", "reward", "target", "td", "change", "evb", "piv", "eiv", "upper", "lower", "value"];
+        first.into_iter().chain(q).chain(last.map(str::to_owned)).collect()
+    }
+
+    /// Itself as text; numbers come back to the last bit.
+    pub fn row(&self) -> Vec<String> {
+        let mut row = vec![self.trial.to_string(), self.step.to_string()];
+        let Metrics { evb, piv, eiv } = self.metrics;
+        row.extend([self.rule.temperature(), self.rate].map(|number| number.to_string()));
+        row.extend(self.q.iter().map(f64::to_string));
+        row.push(self.action.to_string());
+        let numbers = [self.reward, self.target, self.td(), self.change()];
+        let rest = [evb, piv, eiv, self.bounds.upper, self.bounds.lower, self.value()];
+        row.extend(numbers.iter().chain(&rest).map(f64::to_string));
+        row
+    }
+}
+
+/// Names the transition, for the error that ends a run.
+impl fmt::Display for Experience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { trial, step, q, action, reward, target, rate, metrics, bounds, rule } = self;
+        write!(
+            f,
+            "trial {trial}, step {step}: {rule:?}, Q {q:?}, action {action}, reward {reward}, target {target}, \
+             alpha {rate}, {metrics:?}, {bounds:?}"
+        )
+    }
+}
+
+/// How many rows a file keeps, about.
+const KEPT_MAX: usize = 10_000;
+
+/// All experiences of an experiment: counted and checked one by one, an even sample kept.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// How many there were.
+    pub count: u64,
+    /// How many broke a theorem.
+    pub violations: u64,
+    /// The largest excess over a bound; negative if none was reached.
+    pub largest_excess: f64,
+    /// How many had |EVB| on the upper bound.
+    pub on_bound: u64,
+    /// How many had |PIV| below the lower bound.
+    pub policy_improves_less: u64,
+    /// How many had an |EIV| that was neither α·|TD| nor 0.
+    pub in_between: u64,
+    /// Every so many, one is kept.
+    stride: u64,
+    kept: Vec<Experience>,
+    worst: Option<Experience>,
+}
+
+impl Tally {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self { largest_excess: f64::NEG_INFINITY, stride: 1, ..Self::default() }
+    }
+
+    /// Looks at one.
+    pub fn add(&mut self, experience: Experience) {
+        let violation = experience.violation();
+        let (upper, value) = (experience.bounds.upper, experience.value());
+        let on = |metric: f64| (metric.abs() - upper).abs() <= metrics::tolerance(upper, value);
+        self.violations += u64::from(violation > 0.0);
+        self.on_bound += u64::from(upper > 0.0 && on(experience.metrics.evb));
+        self.policy_improves_less += u64::from(experience.policy_improves_less());
+        self.in_between += u64::from(experience.metrics.eiv != 0.0 && !on(experience.metrics.eiv));
+        if violation > self.largest_excess {
+            self.largest_excess = violation;
+            self.worst = Some(experience.clone());
+        }
+        if self.count.is_multiple_of(self.stride) {
+            self.kept.push(experience);
+            if self.kept.len() > KEPT_MAX {
+                self.thin();
+            }
+        }
+        self.count += 1;
+    }
+
+    /// Takes over what another has seen, as if it had come after: runs side by side have a tally each.
+    pub fn merge(&mut self, mut other: Tally) {
+        while self.stride < other.stride {
+            self.thin();
+        }
+        while other.stride < self.stride {
+            other.thin();
+        }
+        self.kept.append(&mut other.kept);
+        while self.kept.len() > KEPT_MAX {
+            self.thin();
+        }
+        if other.largest_excess > self.largest_excess {
+            self.largest_excess = other.largest_excess;
+            self.worst = other.worst;
+        }
+        self.count += other.count;
+        self.violations += other.violations;
+        self.on_bound += other.on_bound;
+        self.policy_improves_less += other.policy_improves_less;
+        self.in_between += other.in_between;
+    }
+
+    /// Keeps every other one of those that are kept.
+    fn thin(&mut self) {
+        let mut index = 0;
+        self.kept.retain(|_| {
+            index += 1;
+            index % 2 == 1
+        });
+        self.stride *= 2;
+    }
+
+    /// Those that were kept: every so many, evenly.
+    pub fn kept(&self) -> &[Experience] {
+        &self.kept
+    }
+
+    /// An error that names the transition, if a theorem was violated.
+    pub fn check(&self) -> Result<()> {
+        match &self.worst {
+            Some(worst) if self.violations > 0 => {
+                bail!(
+                    "{} of {} transitions violate a bound; the worst is {worst}",
+                    self.violations,
+                    self.count
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn experience(step: u64, target: f64) -> Experience {
+        Experience::new(Rule::Soft(0.5), (0, step), &[1.0, 2.0], (0, 0.0), target, 1.0)
+    }
+
+    #[test]
+    fn a_tally_keeps_an_even_sample_and_counts_all() {
+        let mut tally = Tally::new();
+        for step in 0..100_000 {
+            tally.add(experience(step, 3.0 + step as f64 * 1e-6));
+        }
+        assert_eq!((tally.count, tally.violations), (100_000, 0));
+        assert!(tally.kept().len() <= KEPT_MAX && tally.kept().len() > KEPT_MAX / 4);
+        let steps: Vec<u64> = tally.kept().iter().map(|kept| kept.step).collect();
+        assert!(steps.windows(2).all(|pair| pair[1] - pair[0] == steps[1] - steps[0]));
+        tally.check().unwrap();
+    }
+
+    #[test]
+    fn a_violated_bound_is_an_error_that_names_the_transition() {
+        let mut tally = Tally::new();
+        let mut broken = experience(7, 3.0);
+        broken.metrics.evb = 2.0 * broken.bounds.upper;
+        tally.add(broken);
+        let error = tally.check().unwrap_err().to_string();
+        assert!(error.contains("1 of 1 transitions") && error.contains("step 7"), "{error}");
+    }
+
+    #[test]
+    fn merged_tallies_count_all_and_keep_an_even_sample_of_both() {
+        let tally = |steps: std::ops::Range<u64>| {
+            let mut tally = Tally::new();
+            steps.for_each(|step| tally.add(experience(step, 3.0)));
+            tally
+        };
+        let mut both = tally(0..50_000);
+        both.merge(tally(50_000..60_000));
+        assert_eq!((both.count, both.violations), (60_000, 0));
+        assert!(both.kept().len() <= KEPT_MAX && both.kept().len() > KEPT_MAX / 4);
+        let late = both.kept().iter().filter(|kept| kept.step >= 50_000).count();
+        assert_eq!(late, both.kept().len() / 6);
+        let mut empty = Tally::new();
+        empty.merge(tally(0..10));
+        assert_eq!((empty.count, empty.kept().len()), (10, 10));
+        assert_eq!(empty.largest_excess, tally(0..10).largest_excess);
+    }
+
+    #[test]
+    fn a_row_comes_back_to_the_last_bit() {
+        let experience = experience(1, 0.1 + 0.2);
+        let (header, row) = (Experience::header(2), experience.row());
+        assert_eq!(header.len(), row.len());
+        let column = |name: &str| {
+            row[header.iter().position(|column| column == name).unwrap()].parse::<f64>().unwrap()
+        };
+        assert_eq!(column("target").to_bits(), (0.1f64 + 0.2).to_bits());
+        assert_eq!(column("piv").to_bits(), experience.metrics.piv.to_bits());
+    }
+}

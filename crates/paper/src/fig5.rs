@@ -1,0 +1,146 @@
+//! Figure 5: fifty experiences each from maze and CartPole, ordered by the bound, which is the priority of valuable
+//! experience replay: what |TD| and what the policy contribute to it.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use plot::{Axis, Colour, Layer, Page, Panel};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::experience::Experience;
+use crate::figure::{Figure, Verdict};
+use crate::options::Options;
+
+/// Experiences of each system.
+const SHOWN: usize = 50;
+
+/// How high a bar is.
+type Height = fn(&Bars) -> f64;
+
+/// Draws fifty of each, and writes `fig5.csv`.
+pub fn run(
+    options: &Options,
+    maze: &[Experience],
+    cartpole: &[Experience],
+    say: &dyn Fn(&str),
+) -> Result<Figure> {
+    let started = Instant::now();
+    say("fig5: fifty experiences of each system");
+    let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
+    let systems = [("maze", ordered(maze, &mut rng)?), ("cartpole", ordered(cartpole, &mut rng)?)];
+    let rows = systems.iter().flat_map(|(system, shown)| {
+        shown.iter().enumerate().map(move |(rank, bars)| {
+            let numbers = [bars.bound, bars.td, bars.policy].map(|number| number.to_string());
+            [vec![(*system).to_owned(), rank.to_string()], numbers.to_vec()].concat()
+        })
+    });
+    options.csv("fig5.csv", &["system", "rank", "bound", "abs_td", "policy"], rows)?;
+
+    let mut figure = Figure::new("fig5", "What makes the bound: |TD| and the policy", options);
+    figure.about = "Fifty random experiences of soft Q-learning in the maze and of soft DQN on CartPole, ordered by the \
+                    bound ρ^max·|TD|, and its two factors beside it."
+        .to_owned();
+    for (system, shown) in &systems {
+        let (agree, pairs) = agreement(shown);
+        let measured = format!(
+            "of {pairs} pairs, |TD| alone orders {:.0}% as the bound does",
+            100.0 * agree as f64 / pairs as f64
+        );
+        let claim =
+            format!("{}: the bound is not |TD| alone, the policy reorders experiences", title(system));
+        figure.claim(&claim, measured, Verdict::of(agree < pairs));
+    }
+    let mut page = Page::new(
+        "Fifty experiences, ordered by the bound",
+        "each bar is one experience; a column of bars is the same one",
+    );
+    (page.columns, page.size) = (2, (1000, 900));
+    let bars: [(&str, Colour, Height); 3] = [
+        ("ρ^max·|TD|, the bound", Colour::Green, |bars| bars.bound),
+        ("|TD|", Colour::Blue, |bars| bars.td),
+        ("ρ^max, the policy's part", Colour::Orange, |bars| bars.policy),
+    ];
+    for (label, colour, number) in bars {
+        for (system, shown) in &systems {
+            let bars =
+                shown.iter().enumerate().map(|(rank, bars)| (rank as f64 + 1.0, number(bars))).collect();
+            let panel = Panel::new(title(system), Axis::linear("rank"), Axis::linear(label));
+            page.panels.push(panel.with(Layer::bars("", colour, bars, 0.8, 0.0)));
+        }
+    }
+    figure.picture(
+        options,
+        "fig5",
+        "Bound, |TD| and policy term of the same fifty experiences, maze left, CartPole right.",
+        &page,
+    )?;
+    figure.setting("experiences", SHOWN);
+    figure.seconds = started.elapsed().as_secs_f64();
+    figure.save(options)?;
+    Ok(figure)
+}
+
+/// A system as people write it.
+fn title(system: &str) -> &'static str {
+    if system == "maze" { "Maze" } else { "CartPole" }
+}
+
+/// One experience's bars.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Bars {
+    bound: f64,
+    td: f64,
+    policy: f64,
+}
+
+/// Fifty at random whose Q-value moved, the largest bound first.
+fn ordered(experiences: &[Experience], rng: &mut ChaCha8Rng) -> Result<Vec<Bars>> {
+    let mut moved: Vec<&Experience> =
+        experiences.iter().filter(|experience| experience.change() != 0.0).collect();
+    ensure!(moved.len() >= SHOWN, "only {} experiences moved a value, {SHOWN} are to be shown", moved.len());
+    let mut bars: Vec<Bars> = (0..SHOWN)
+        .map(|_| {
+            let experience = moved.swap_remove(rng.random_range(0..moved.len()));
+            let td = experience.change().abs();
+            Bars { bound: experience.bounds.upper, td, policy: experience.bounds.upper / td }
+        })
+        .collect();
+    bars.sort_by(|one, other| other.bound.total_cmp(&one.bound));
+    Ok(bars)
+}
+
+/// How many pairs |TD| orders as the bound does, and how many there are.
+fn agreement(bars: &[Bars]) -> (usize, usize) {
+    let pairs = || {
+        bars.iter()
+            .enumerate()
+            .flat_map(|(index, one)| bars[index + 1..].iter().map(move |other| (one, other)))
+    };
+    (pairs().filter(|(one, other)| one.td >= other.td).count(), pairs().count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experience::Rule;
+    use crate::options::Effort;
+
+    #[test]
+    fn the_bars_are_ordered_and_multiply() {
+        let experience = |step: u64| {
+            let q = [(step as f64 * 0.7).sin(), 0.2];
+            Experience::new(Rule::Soft(0.3), (0, step), &q, (0, 1.0), (step as f64).cos(), 1.0)
+        };
+        let experiences: Vec<_> = (0..500).map(experience).collect();
+        let out = tempfile::tempdir().unwrap();
+        let options = Options { effort: Effort::Quick, seed: 0, out: out.path().to_owned() };
+        assert!(run(&options, &experiences, &experiences, &|_| {}).unwrap().holds());
+        let bars = ordered(&experiences, &mut ChaCha8Rng::seed_from_u64(0)).unwrap();
+        assert!(bars.windows(2).all(|pair| pair[0].bound >= pair[1].bound));
+        assert!(
+            bars.iter().all(|bars| (bars.td * bars.policy - bars.bound).abs() < 1e-12 && bars.policy <= 1.0)
+        );
+        assert!(run(&options, &experiences[..10], &experiences, &|_| {}).is_err());
+    }
+}

@@ -1,0 +1,202 @@
+//! Figure 6: soft DQN with uniform, prioritized and valuable replay on Atari.
+//!
+//! A sweep over the training service itself: every game × strategy × seed is a `quiver train` with shards, actors and a
+//! learner ([`supervisor`]), kept whole in `runs/` ([`plan`]). What they recorded becomes curves ([`results`]), the
+//! gains of the paper and others that one game can't carry ([`gains`]), beside what the paper found ([`mod@reference`]).
+//!
+//! The paper trains for 40M frames. At a budget of hours on two cores all games are still near random play; the figure
+//! is drawn all the same and says what it can not show.
+
+mod gains;
+mod picture;
+mod plan;
+mod progress;
+pub mod reference;
+mod results;
+mod supervisor;
+mod tables;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use run::order::Sweep;
+use run::units::grouped;
+use value::priority::Strategy;
+
+use crate::figure::{Figure, Verdict};
+use crate::options::Options;
+use gains::{Board, Gain, Measure};
+use plan::Run;
+use progress::Progress;
+use reference::{FRAMES, NINE, PAIRS};
+use results::Scored;
+use supervisor::{Outcome, Supervisor};
+
+/// Seeds from which on an interval over seeds is taken as evidence.
+const SEEDS_MIN: u64 = 3;
+
+/// Someone asked to stop before all runs were made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stopped(String);
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+/// Makes what is left of the sweep with the `quiver` beside this program, then draws what all runs recorded and writes
+/// `fig6.csv` and `fig6_gains.csv`.
+pub fn run(options: &Options, sweep: &Sweep, say: &dyn Fn(&str)) -> Result<Figure> {
+    let asked = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, asked.clone()).context("can't catch Ctrl-C")?;
+    }
+    make(options, sweep, &quiver()?, &asked, &mut Progress::new(say))
+}
+
+fn quiver() -> Result<PathBuf> {
+    let path = std::env::current_exe().context("can't tell where this program is")?.with_file_name("quiver");
+    if !path.is_file() {
+        bail!("quiver is missing next to quiver-paper (no {}): run `make build`", path.display());
+    }
+    Ok(path)
+}
+
+/// The same with any program in the place of `quiver`.
+fn make(
+    options: &Options,
+    sweep: &Sweep,
+    quiver: &Path,
+    asked: &AtomicBool,
+    progress: &mut Progress<'_>,
+) -> Result<Figure> {
+    let started = Instant::now();
+    let runs = plan::runs(options, sweep)?;
+    let _claimed = plan::claim(options, &runs)?;
+    let outcome = Supervisor::new(quiver, sweep, &runs).run(asked, progress);
+    let scored = runs.iter().map(Scored::read).collect::<Result<Vec<_>>>()?;
+    let mut figure = draw(options, sweep, &runs, &scored)?;
+    figure.seconds = started.elapsed().as_secs_f64();
+    figure.save(options)?;
+    judge(options, &runs, &outcome)?;
+    Ok(figure)
+}
+
+/// An error if not all runs have ended well.
+fn judge(options: &Options, runs: &[Run], outcome: &Outcome) -> Result<()> {
+    let done = runs.iter().filter(|run| run.is_finished()).count();
+    let (all, out) = (runs.len(), options.out().display());
+    if outcome.stopped && done < all {
+        let text =
+            format!("stopped with {done} of {all} runs done; the same command with --out {out} goes on");
+        return Err(Stopped(text).into());
+    }
+    if !outcome.failures.is_empty() {
+        bail!(
+            "{} of {all} runs failed, and the same command tries them again: {}",
+            outcome.failures.len(),
+            outcome.failures.join("; ")
+        );
+    }
+    Ok(())
+}
+
+fn draw(options: &Options, sweep: &Sweep, runs: &[Run], scored: &[Scored]) -> Result<Figure> {
+    let settings = &runs[0].resolved.settings;
+    let (frames, every) = (settings.frames.0, settings.evaluate_every_frames.0);
+    let board = Board::new(scored, &sweep.games, &sweep.strategies);
+    let gains = board.gains(options.seed);
+    options.csv("fig6.csv", &Scored::HEADER, scored.iter().flat_map(Scored::rows))?;
+    tables::write_gains(options, &board, &gains)?;
+
+    let mut figure = Figure::new("fig6", "Atari: uniform, prioritized and valuable replay", options);
+    figure.about = about(sweep, runs, frames);
+    for (a, b, text) in PAIRS {
+        if let (Some(text), Some(gain)) = (text, gains.iter().find(|gain| is(gain, a, b, Measure::Relative)))
+        {
+            let claim = format!("{a} gains {text}% over {b} on average, at 40M frames");
+            figure.claim(&claim, measured(gain, frames), verdict(gain, frames, sweep.seeds));
+        }
+    }
+    tables::scores(&mut figure, sweep, scored, frames);
+    tables::gains(&mut figure, &gains);
+    tables::middles(&mut figure, &board, options.seed);
+    figure.picture(
+        options,
+        "fig6",
+        "Learning curves: the mean score of each evaluation, by replay strategy.",
+        &picture::curves(scored, &sweep.games, frames, every, sweep.seeds),
+    )?;
+    let episodes = settings.evaluate_episodes;
+    figure.setting("preset", &sweep.preset);
+    figure.setting("frames", grouped(frames));
+    figure.setting("seeds", format!("{} from {}", sweep.seeds, options.seed));
+    figure.setting(
+        "evaluation",
+        format!("{episodes} games every {} frames, {}", grouped(every), settings.evaluation_policy),
+    );
+    for (key, text) in sweep.flags.iter().filter(|(key, _)| key != "frames") {
+        figure.setting(key, text);
+    }
+    Ok(figure)
+}
+
+/// What was done and, at a small budget, what can't be concluded from it.
+fn about(sweep: &Sweep, runs: &[Run], frames: u64) -> String {
+    let done = runs.iter().filter(|run| run.is_finished()).count();
+    let mut about = format!(
+        "{} games, {} strategies, {} seeds, {} frames each, all else equal (preset {}); {done} of {} runs have ended. Each is a \
+         training service of its own: shards, actors, learner, evaluator.",
+        sweep.games.len(),
+        sweep.strategies.len(),
+        sweep.seeds,
+        grouped(frames),
+        sweep.preset,
+        runs.len()
+    );
+    if frames < FRAMES {
+        about += &format!(
+            " The paper compares at {} frames; this is {:.2}% of that. So early most of a score is what random play gets, the \
+             strategies have hardly had the time to differ, and the spread over seeds and evaluation games is larger than \
+             the gains the paper reports. It shows that the three strategies train through the same service and what a \
+             comparison would look like; it can not show which is better.",
+            grouped(FRAMES),
+            100.0 * frames as f64 / FRAMES as f64
+        );
+    }
+    if sweep.seeds < SEEDS_MIN {
+        about += " With fewer than three seeds no interval is evidence.";
+    }
+    about
+}
+
+fn is(gain: &Gain, a: Strategy, b: Strategy, measure: Measure) -> bool {
+    gain.a == a && gain.b == b && gain.measure == measure
+}
+
+fn measured(gain: &Gain, frames: u64) -> String {
+    let interval = gain.interval.map_or("one seed, no interval".to_owned(), |(low, high)| {
+        format!("95% of resampled seeds between {low:+.1}% and {high:+.1}%")
+    });
+    format!("{:+.1}% over {} games at {} frames ({interval})", gain.value, gain.games, grouped(frames))
+}
+
+/// Open unless it is the paper's experiment with enough seeds, and even then if the interval holds 0.
+fn verdict(gain: &Gain, frames: u64, seeds: u64) -> Verdict {
+    let whole = frames >= FRAMES && gain.games == NINE.len() && seeds >= SEEDS_MIN;
+    match gain.interval {
+        Some((low, _)) if whole && low > 0.0 => Verdict::Holds,
+        Some((_, high)) if whole && high < 0.0 => Verdict::Fails,
+        _ => Verdict::Open,
+    }
+}
+
+#[cfg(test)]
+mod tests;

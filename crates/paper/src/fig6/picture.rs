@@ -1,0 +1,57 @@
+//! The picture of figure 6: a panel for each game, a curve for each strategy.
+
+use plot::{Axis, Colour, Layer, Page, Panel};
+use value::priority::Strategy;
+
+use super::results::{Scored, curve};
+
+/// Colours in the order of [`Strategy::ALL`].
+const COLOURS: [Colour; 4] = [Colour::Grey, Colour::Orange, Colour::Blue, Colour::Green];
+
+/// Learning curves; evaluations lie `every` frames apart and the last is at `frames`.
+pub fn curves(scored: &[Scored], games: &[String], frames: u64, every: u64, seeds: u64) -> Page {
+    let error = if seeds > 1 { "over seeds" } else { "over the games of an evaluation" };
+    let mut page = Page::new(
+        "Soft DQN on Atari by replay strategy",
+        format!("mean score of evaluations, stochastic policy; standard error {error}"),
+    );
+    page.columns = games.len().clamp(1, 3);
+    let rows = games.len().div_ceil(page.columns);
+    page.size = (if page.columns == 3 { 1100 } else { 500 * page.columns as u32 }, 120 + 300 * rows as u32);
+    let (scale, unit) =
+        if frames >= 2_000_000 { (1e6, "frames (millions)") } else { (1e3, "frames (thousands)") };
+    for game in games {
+        let mut panel = Panel::new(title(game), Axis::linear(unit), Axis::linear("score"));
+        for (strategy, colour) in Strategy::ALL.into_iter().zip(COLOURS) {
+            let points: Vec<_> = curve(scored, game, strategy, every)
+                .iter()
+                .map(|point| (point.frames as f64 / scale, point.mean, point.stderr))
+                .collect();
+            if !points.is_empty() {
+                panel = panel.with(Layer::curve(strategy.name(), colour, points));
+            }
+        }
+        page.panels.push(panel);
+    }
+    page
+}
+
+/// `space_invaders` as people write it.
+pub fn title(game: &str) -> String {
+    let word = |word: &str| {
+        let mut letters = word.chars();
+        letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+    };
+    game.split('_').map(word).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_game_has_its_name_in_words() {
+        assert_eq!(title("space_invaders"), "Space Invaders");
+        assert_eq!(title("boxing"), "Boxing");
+    }
+}

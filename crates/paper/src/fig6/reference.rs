@@ -1,0 +1,93 @@
+//! What the paper found, and what random and human players score.
+
+use value::priority::Strategy;
+
+/// One of the paper's nine games.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reference {
+    /// Canonical name.
+    pub game: &'static str,
+    /// Scores at 40M frames in the order of [`Strategy::PAPER`], read off the authors' figure to within 2% of its axes.
+    pub paper: [f64; 3],
+    /// Of a player that presses anything.
+    pub random: f64,
+    /// Of a person.
+    pub human: f64,
+}
+
+/// Frames after which the paper compares.
+pub const FRAMES: u64 = 40_000_000;
+
+/// All nine, in the paper's order.
+pub const NINE: [Reference; 9] = [
+    reference("alien", [1286.0, 1360.0, 1421.0], 227.8, 7127.7),
+    reference("battle_zone", [3674.0, 5973.0, 5858.0], 2360.0, 37187.5),
+    reference("boxing", [84.0, 77.0, 80.0], 0.1, 12.1),
+    reference("beam_rider", [4591.0, 5998.0, 6176.0], 363.9, 16926.5),
+    reference("demon_attack", [5578.0, 5654.0, 5902.0], 152.1, 1971.0),
+    reference("ms_pacman", [2144.0, 2000.0, 2263.0], 307.3, 6951.6),
+    reference("qbert", [7426.0, 11897.0, 11781.0], 163.9, 13455.0),
+    reference("seaquest", [3099.0, 2026.0, 3071.0], 68.4, 42054.7),
+    reference("space_invaders", [916.0, 1012.0, 1026.0], 148.0, 1668.7),
+];
+
+/// Which strategy over which, and the mean gain in per cent that the paper's text gives for it; ReaPER is younger.
+pub const PAIRS: [(Strategy, Strategy, Option<f64>); 5] = [
+    (Strategy::Ver, Strategy::Uniform, Some(18.0)),
+    (Strategy::Per, Strategy::Uniform, Some(11.8)),
+    (Strategy::Ver, Strategy::Per, Some(8.47)),
+    (Strategy::Reaper, Strategy::Per, None),
+    (Strategy::Ver, Strategy::Reaper, None),
+];
+
+const fn reference(game: &'static str, paper: [f64; 3], random: f64, human: f64) -> Reference {
+    Reference { game, paper, random, human }
+}
+
+impl Reference {
+    /// What is known of a game; none if it is not one of the nine.
+    pub fn of(game: &str) -> Option<&'static Self> {
+        NINE.iter().find(|reference| reference.game == game)
+    }
+
+    /// 0 for a random player, 1 for a person.
+    pub fn normalised(&self, score: f64) -> f64 {
+        (score - self.random) / (self.human - self.random)
+    }
+
+    /// The paper's score with a strategy, if it is one of the paper's.
+    pub fn score(&self, strategy: Strategy) -> Option<f64> {
+        Strategy::PAPER.iter().position(|&other| other == strategy).map(|place| self.paper[place])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_papers_readings_give_gains_near_those_of_its_text() {
+        let gain = |a: Strategy, b: Strategy| {
+            let score = |game: Reference, strategy| game.score(strategy).unwrap();
+            let gains = NINE.map(|game| 100.0 * (score(game, a) / score(game, b) - 1.0));
+            (gains.iter().sum::<f64>() / 9.0, gains)
+        };
+        for ((a, b, _), expected) in PAIRS.into_iter().zip([20.1, 13.5, 8.8]) {
+            assert!((gain(a, b).0 - expected).abs() < 0.05, "{a} over {b}: {}", gain(a, b).0);
+        }
+        let seaquest = gain(Strategy::Ver, Strategy::Per).1[7] / 9.0;
+        assert!((seaquest - 5.7).abs() < 0.05, "{seaquest}");
+    }
+
+    #[test]
+    fn random_play_is_zero_and_a_person_is_one() {
+        let boxing = Reference::of("boxing").unwrap();
+        assert_eq!((boxing.normalised(0.1), boxing.normalised(12.1)), (0.0, 1.0));
+        assert!(Reference::of("pong").is_none());
+    }
+
+    #[test]
+    fn the_games_are_known() {
+        assert!(NINE.iter().all(|reference| envs::canonical(reference.game).unwrap() == reference.game));
+    }
+}

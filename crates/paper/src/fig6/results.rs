@@ -1,0 +1,134 @@
+//! What the runs of a sweep recorded: evaluations, curves over seeds, scores at the end.
+
+use anyhow::Result;
+use run::record::{self, AGENT};
+use value::priority::Strategy;
+
+use super::plan::Run;
+use crate::statistics::mean_and_error;
+
+/// A run's evaluations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scored {
+    /// Canonical name.
+    pub game: String,
+    /// How experience was replayed.
+    pub strategy: Strategy,
+    /// Which seed.
+    pub seed: u64,
+    /// Whether it has trained to its end.
+    pub finished: bool,
+    /// Of the agent, in the order of frames.
+    pub points: Vec<Point>,
+}
+
+/// An evaluation, or the mean of several seeds' at about the same frame.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Frames trained.
+    pub frames: u64,
+    /// Mean score.
+    pub mean: f64,
+    /// Its standard error: over games for one seed, over seeds for several.
+    pub stderr: f64,
+}
+
+impl Scored {
+    /// Reads what a run has recorded so far, which may be nothing.
+    pub fn read(run: &Run) -> Result<Self> {
+        let there = run.path.join("evaluations.jsonl").is_file();
+        let evaluations = if there { record::evaluations(&run.path)? } else { Vec::new() };
+        let of_agent = evaluations.iter().filter(|evaluation| evaluation.player == AGENT);
+        let point = |evaluation: &record::Evaluation| Point {
+            frames: evaluation.frames,
+            mean: evaluation.mean,
+            stderr: evaluation.standard_error,
+        };
+        let mut points: Vec<Point> = of_agent.map(point).collect();
+        points.sort_by_key(|point| point.frames);
+        let (game, strategy, seed) = (run.game.clone(), run.strategy, run.seed);
+        Ok(Self { game, strategy, seed, finished: run.is_finished(), points })
+    }
+
+    /// The score of the last weights, once there are such.
+    pub fn last(&self) -> Option<f64> {
+        self.points.last().filter(|_| self.finished).map(|point| point.mean)
+    }
+
+    /// Columns of [`Scored::rows`].
+    pub const HEADER: [&'static str; 6] = ["game", "strategy", "seed", "frames", "mean", "stderr"];
+
+    /// Every evaluation as text; numbers come back to the last bit.
+    pub fn rows(&self) -> impl Iterator<Item = Vec<String>> {
+        self.points.iter().map(|point| {
+            let names = [self.game.clone(), self.strategy.to_string(), self.seed.to_string()].to_vec();
+            let numbers =
+                [point.frames.to_string(), point.mean.to_string(), point.stderr.to_string()].to_vec();
+            [names, numbers].concat()
+        })
+    }
+}
+
+/// The mean over seeds of a game and a strategy. Processes run at their own speed, so seeds are evaluated at slightly
+/// different frames: what lies nearest to the same multiple of `every` belongs together.
+pub fn curve(scored: &[Scored], game: &str, strategy: Strategy, every: u64) -> Vec<Point> {
+    let runs: Vec<&Scored> =
+        scored.iter().filter(|run| run.game == game && run.strategy == strategy).collect();
+    let place = |point: &Point| (point.frames + every / 2) / every.max(1);
+    let all = || runs.iter().flat_map(|run| run.points.iter());
+    let mut places: Vec<u64> = all().map(place).collect();
+    places.sort_unstable();
+    places.dedup();
+    let mean = |at: u64| {
+        // Of one run the newest counts, should two lie together.
+        let newest = |run: &&Scored| run.points.iter().rev().find(|point| place(point) == at).copied();
+        let points: Vec<Point> = runs.iter().filter_map(newest).collect();
+        match points.as_slice() {
+            [one] => *one,
+            several => {
+                let means: Vec<f64> = several.iter().map(|point| point.mean).collect();
+                let frames = several.iter().map(|point| point.frames).sum::<u64>() / several.len() as u64;
+                let (mean, stderr) = mean_and_error(&means);
+                Point { frames, mean, stderr }
+            }
+        }
+    };
+    places.into_iter().map(mean).collect()
+}
+
+/// The scores at the end of the finished seeds of a game and a strategy.
+pub fn finals(scored: &[Scored], game: &str, strategy: Strategy) -> Vec<f64> {
+    let of = scored.iter().filter(|run| run.game == game && run.strategy == strategy);
+    of.filter_map(Scored::last).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scored(seed: u64, points: &[(u64, f64)]) -> Scored {
+        let point = |&(frames, mean): &(u64, f64)| Point { frames, mean, stderr: 2.0 };
+        let points = points.iter().map(point).collect();
+        Scored { game: "boxing".to_owned(), strategy: Strategy::Ver, seed, finished: seed == 0, points }
+    }
+
+    #[test]
+    fn seeds_meet_at_about_the_same_frame() {
+        let runs = [scored(0, &[(0, 1.0), (1_004, 5.0), (2_001, 6.0)]), scored(1, &[(0, 3.0), (996, 7.0)])];
+        let curve = curve(&runs, "boxing", Strategy::Ver, 1_000);
+        assert_eq!(curve[0], Point { frames: 0, mean: 2.0, stderr: 1.0 });
+        assert_eq!(curve[1], Point { frames: 1_000, mean: 6.0, stderr: 1.0 });
+        assert_eq!(
+            curve[2],
+            Point { frames: 2_001, mean: 6.0, stderr: 2.0 },
+            "one seed has its games' error"
+        );
+        assert!(super::curve(&runs, "boxing", Strategy::Per, 1_000).is_empty());
+    }
+
+    #[test]
+    fn only_a_finished_run_has_a_score_at_the_end() {
+        let runs = [scored(0, &[(0, 1.0), (1_000, 5.0)]), scored(1, &[(0, 3.0), (500, 7.0)])];
+        assert_eq!(finals(&runs, "boxing", Strategy::Ver), [5.0]);
+    }
+}

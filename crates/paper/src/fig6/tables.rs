@@ -1,0 +1,105 @@
+//! The tables of figure 6: scores beside the paper's, gains, interquartile means; and the file of gains.
+
+use anyhow::Result;
+use run::order::Sweep;
+use run::units::grouped;
+
+use super::gains::{Board, Gain, Measure, Middle};
+use super::picture;
+use super::reference::{FRAMES, Reference};
+use super::results::{Scored, finals};
+use crate::figure::Figure;
+use crate::options::Options;
+use crate::statistics::mean_and_error;
+
+/// Writes `fig6_gains.csv`; what can't be said is left empty.
+pub fn write_gains(options: &Options, board: &Board, gains: &[Gain]) -> Result<()> {
+    let number = |number: Option<f64>| number.map_or(String::new(), |number| number.to_string());
+    let bounds = |interval: Option<(f64, f64)>| {
+        [number(interval.map(|interval| interval.0)), number(interval.map(|interval| interval.1))].to_vec()
+    };
+    let pairs = gains.iter().map(|gain| {
+        let names = [gain.a.to_string(), gain.b.to_string(), gain.measure.name().to_owned()].to_vec();
+        let value = [gain.games.to_string(), gain.value.to_string()].to_vec();
+        [names, value, bounds(gain.interval), vec![number(gain.paper)]].concat()
+    });
+    let middles = board.middles(options.seed);
+    let alone = middles.iter().map(|middle| {
+        let names = [middle.strategy.to_string(), String::new(), "interquartile_mean".to_owned()].to_vec();
+        let value = [middle.games.to_string(), middle.value.to_string()].to_vec();
+        [names, value, bounds(middle.interval), vec![String::new()]].concat()
+    });
+    let header = ["a", "b", "measure", "games", "value", "low", "high", "paper"];
+    options.csv("fig6_gains.csv", &header, pairs.chain(alone)).map(drop)
+}
+
+/// Adds the scores at the end beside the paper's.
+pub fn scores(figure: &mut Figure, sweep: &Sweep, scored: &[Scored], frames: u64) {
+    let mut columns = vec!["game".to_owned()];
+    columns.extend(sweep.strategies.iter().map(|strategy| format!("{strategy}, ours")));
+    columns.extend(sweep.strategies.iter().map(|strategy| format!("{strategy}, paper")));
+    columns.extend(["random", "human"].map(str::to_owned));
+    let row = |game: &String| {
+        let ours = sweep.strategies.iter().map(|&strategy| match finals(scored, game, strategy).as_slice() {
+            [] => "–".to_owned(),
+            [one] => format!("{one:.1}"),
+            several => {
+                let (mean, error) = mean_and_error(several);
+                format!("{mean:.1} ± {error:.1}")
+            }
+        });
+        let known = Reference::of(game);
+        let number = |number: Option<f64>| number.map_or("–".to_owned(), |number| number.to_string());
+        let paper =
+            sweep.strategies.iter().map(|&strategy| number(known.and_then(|known| known.score(strategy))));
+        let ends = [number(known.map(|known| known.random)), number(known.map(|known| known.human))];
+        [picture::title(game)].into_iter().chain(ours).chain(paper).chain(ends).collect()
+    };
+    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    let caption = format!(
+        "Scores of the last evaluation at {} frames, mean and standard error over seeds, beside the paper's at {} (read off \
+         its figure, ±2% of the axes)",
+        grouped(frames),
+        grouped(FRAMES)
+    );
+    figure.table(&caption, &columns, sweep.games.iter().map(row).collect());
+}
+
+/// Adds the gains.
+pub fn gains(figure: &mut Figure, gains: &[Gain]) {
+    let row = |gain: &Gain| {
+        let unit = if gain.measure == Measure::HumanNormalised { " points" } else { "%" };
+        let measure = match gain.measure {
+            Measure::Relative => "mean of (a − b)/b, as in the paper",
+            Measure::WithoutLargest => "the same without the largest contributor",
+            Measure::HumanNormalised => "difference of human-normalised scores",
+        };
+        vec![
+            format!("{} over {}", gain.a, gain.b),
+            measure.to_owned(),
+            gain.games.to_string(),
+            format!("{:+.1}{unit}", gain.value),
+            gain.interval.map_or("–".to_owned(), |(low, high)| format!("{low:+.1} to {high:+.1}")),
+            gain.paper.map_or("–".to_owned(), |paper| format!("{paper:+.1}{unit}")),
+        ]
+    };
+    figure.table(
+        "Gains; the interval is the middle 95% over resampled seeds, the paper's are of its scores at 40M frames over the same games",
+        &["pair", "measure", "games", "gain", "interval", "paper"],
+        gains.iter().map(row).collect(),
+    );
+}
+
+/// Adds the interquartile means.
+pub fn middles(figure: &mut Figure, board: &Board, seed: u64) {
+    let row = |middle: Middle| {
+        let interval =
+            middle.interval.map_or("–".to_owned(), |(low, high)| format!("{low:.1} to {high:.1}"));
+        vec![middle.strategy.to_string(), middle.games.to_string(), format!("{:.1}", middle.value), interval]
+    };
+    figure.table(
+        "Interquartile mean over games and seeds of human-normalised scores (0 is random play, 100 a person)",
+        &["strategy", "games", "interquartile mean", "interval"],
+        board.middles(seed).into_iter().map(row).collect(),
+    );
+}

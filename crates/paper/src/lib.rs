@@ -1,0 +1,34 @@
+//! The paper, whole: each figure of *Revisiting Prioritized Experience Replay: A Value Perspective* as a function that
+//! runs its experiment, writes what came out, and says whether it is what the paper claims.
+//!
+//! ```text
+//!  options ──► fig1 … fig6 ──► figN.csv, .png, .svg, .json ──► report.html, report.md
+//!                  │
+//!                  └── experience: one replayed transition, its metrics, the theorems checked
+//! ```
+//!
+//! The mathematics is the crate `value`'s, the learning is the crate `learner`'s, the grids are the crate `envs`'s: what
+//! is here are experiments. Read [`experience`] first, then the figures in order; [`obey`] is what `quiver paper` comes
+//! to. README.md lists where we depart from the paper's text and from its authors' code.
+#![forbid(unsafe_code)]
+
+pub mod experience;
+pub mod figure;
+pub mod options;
+pub mod statistics;
+
+pub mod fig1;
+pub mod fig2;
+pub mod fig3;
+pub mod fig4;
+pub mod fig5;
+pub mod fig6;
+pub mod report;
+
+mod command;
+mod maze;
+mod scatter;
+
+pub use command::obey;
+pub use figure::Figure;
+pub use options::{Effort, Options};

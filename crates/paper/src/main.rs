@@ -1,0 +1,37 @@
+//! The paper's figures, which need libtorch for their learning.
+//!
+//! Not for people: `quiver paper` checks what it is told and becomes this with one argument, an
+//! [`Order`](run::order::Order) as JSON. What it does is in the library beside this file.
+#![forbid(unsafe_code)]
+
+use anyhow::{Context, Result, bail};
+use paper::fig6::Stopped;
+use run::order::Order;
+use run::output::note;
+
+/// What a shell reports of a program ended by Ctrl-C.
+const INTERRUPTED: i32 = 130;
+
+fn main() {
+    let Err(error) = run_order() else { return };
+    if let Some(stopped) = error.downcast_ref::<Stopped>() {
+        note(&stopped.to_string());
+        std::process::exit(INTERRUPTED);
+    }
+    note(&format!("error: {error:#}"));
+    std::process::exit(1);
+}
+
+fn run_order() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(order), None) = (arguments.next(), arguments.next()) else {
+        bail!("this program is started by 'quiver': type 'quiver paper --help'");
+    };
+    let order = serde_json::from_str(&order)
+        .context("not an order; 'quiver' and 'quiver-paper' differ in version, run make build")?;
+    match order {
+        Order::Paper(order) => paper::obey(&order),
+        // Whether libtorch loads is the same question for both programs.
+        other => lockstep::obey(other),
+    }
+}

@@ -1,0 +1,208 @@
+//! What figure 6 trains: games × strategies × seeds, and the settings that all runs share.
+
+use anyhow::{Context, bail};
+use clap::Args;
+use run::nearest::hint;
+use run::order::{Strategy, Sweep};
+use run::resolve::Layers;
+use run::settings::SETTINGS;
+use run::text::Text;
+use run::units::Frames;
+
+use super::Common;
+use crate::{sources, train};
+
+/// The paper's nine games, in its order.
+const NINE: [&str; 9] = [
+    "alien",
+    "battle_zone",
+    "boxing",
+    "beam_rider",
+    "demon_attack",
+    "ms_pacman",
+    "qbert",
+    "seaquest",
+    "space_invaders",
+];
+
+/// Two of them that learn something early, for two cores.
+const TWO: [&str; 2] = ["ms_pacman", "space_invaders"];
+
+/// The paper's experiment over its preset: as many games in the last evaluation as in the others.
+const FULL: [(&str, &str); 1] = [("evaluate_final_episodes", "8")];
+
+/// What two cores can do twelve times in about an hour, over preset `quick`.
+const QUICK: [(&str, &str); 4] = [
+    ("frames", "150000"),
+    ("evaluate_every_frames", "25000"),
+    ("evaluate_final_episodes", "8"),
+    ("baselines", "false"),
+];
+
+/// Settings that have a flag of their own here.
+const OWN: [(&str, &str); 3] = [("seed", "--seed"), ("strategy", "--strategies"), ("frames", "--frames")];
+
+/// What a sweep can be told.
+#[derive(Args)]
+pub struct SweepArgs {
+    #[command(flatten)]
+    pub common: Common,
+    /// Games, by commas [default: the paper's nine; with --quick ms_pacman,space_invaders]
+    #[arg(long, value_name = "GAMES", value_delimiter = ',')]
+    games: Vec<String>,
+    /// Replay strategies, by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_values = ["uniform", "per", "ver"])]
+    strategies: Vec<Strategy>,
+    /// Frames that each run trains, such as 40M [default: the preset's; with --quick 150k]
+    #[arg(long, value_name = "COUNT", value_parser = |text: &str| Frames::read(text))]
+    frames: Option<Frames>,
+    /// Seeds of each game and strategy [default: 1; with --quick 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    seeds: Option<u64>,
+    /// Runs at the same time; each is a cluster of processes that keeps about two cores busy
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    parallel: u16,
+    /// Settings of all runs [default: paper-atari; with --quick quick]
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
+    /// Another setting of all runs, such as device=cuda; once for each ('quiver config show' lists them)
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    settings: Vec<String>,
+}
+
+impl SweepArgs {
+    /// The sweep, after all that can go wrong before its first run has not.
+    pub fn sweep(&self, full: bool) -> anyhow::Result<Sweep> {
+        let games = match self.games.as_slice() {
+            [] if full => NINE.map(str::to_owned).to_vec(),
+            [] => TWO.map(str::to_owned).to_vec(),
+            games => games.to_vec(),
+        };
+        let sweep = Sweep {
+            games: unique(games.iter().map(|game| envs::canonical(game)).collect::<Result<_, _>>()?),
+            strategies: unique(self.strategies.clone()),
+            seeds: self.seeds.unwrap_or(if full { 1 } else { 2 }),
+            parallel: self.parallel.into(),
+            preset: self.preset.clone().unwrap_or(if full { "paper-atari" } else { "quick" }.to_owned()),
+            flags: self.flags(full)?,
+            environment: sources::variables()?,
+        };
+        check(&sweep)?;
+        Ok(sweep)
+    }
+
+    /// Settings over the preset; later ones win.
+    fn flags(&self, full: bool) -> anyhow::Result<Vec<(String, String)>> {
+        let defaults: &[(&str, &str)] = if full { &FULL } else { &QUICK };
+        let mut flags: Vec<(String, String)> =
+            defaults.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned())).collect();
+        let mut put = |key: &str, text: String| {
+            flags.retain(|(there, _)| there != key);
+            flags.push((key.to_owned(), text));
+        };
+        if let Some(frames) = self.frames {
+            put("frames", frames.show());
+        }
+        for setting in &self.settings {
+            let (key, text) =
+                setting.split_once('=').with_context(|| format!("--set {setting}: write it as KEY=VALUE"))?;
+            let key = key.trim().replace('-', "_");
+            if let Some((_, flag)) = OWN.iter().find(|(own, _)| *own == key) {
+                bail!("--set {setting}: {key} has a flag of its own, {flag}");
+            }
+            if !SETTINGS.iter().any(|setting| setting.key == key) {
+                let known = SETTINGS.iter().map(|setting| setting.key);
+                bail!(
+                    "--set {setting}: unknown setting{}; 'quiver config show' lists them all",
+                    hint(&key, known)
+                );
+            }
+            put(&key, text.trim().to_owned());
+        }
+        Ok(flags)
+    }
+}
+
+/// Resolves the settings of every game and strategy, and loads every game once.
+fn check(sweep: &Sweep) -> anyhow::Result<()> {
+    for game in &sweep.games {
+        for strategy in &sweep.strategies {
+            let own = ("strategy".to_owned(), strategy.to_string());
+            let layers = Layers {
+                preset: Some(&sweep.preset),
+                file: None,
+                environment: sweep.environment.clone(),
+                flags: sweep.flags.iter().cloned().chain([own]).collect(),
+            };
+            train::check_game(&layers.resolve(Some(game))?)?;
+        }
+    }
+    Ok(())
+}
+
+/// What is named twice counts once.
+fn unique<T: PartialEq>(all: Vec<T>) -> Vec<T> {
+    let mut seen = Vec::new();
+    for one in all {
+        if !seen.contains(&one) {
+            seen.push(one);
+        }
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: SweepArgs,
+    }
+
+    fn sweep(full: bool, words: &[&str]) -> Result<Sweep, String> {
+        let line = Line::try_parse_from([&["quiver"], words].concat()).map_err(|error| error.to_string())?;
+        line.args.sweep(full).map_err(|error| error.to_string())
+    }
+
+    fn flag<'a>(sweep: &'a Sweep, key: &str) -> Option<&'a str> {
+        sweep.flags.iter().find(|(there, _)| there == key).map(|(_, text)| text.as_str())
+    }
+
+    #[test]
+    fn the_paper_is_the_default_and_two_cores_get_less() {
+        let full = sweep(true, &[]).unwrap();
+        assert_eq!((full.games.len(), full.strategies.len(), full.seeds), (9, 3, 1));
+        assert_eq!((full.preset.as_str(), flag(&full, "frames")), ("paper-atari", None));
+        let quick = sweep(false, &[]).unwrap();
+        assert_eq!((quick.games.len(), quick.strategies.len(), quick.seeds), (2, 3, 2));
+        assert_eq!((quick.preset.as_str(), flag(&quick, "frames")), ("quick", Some("150000")));
+    }
+
+    #[test]
+    fn what_is_asked_for_wins() {
+        let words =
+            ["--games", "Boxing,boxing,Qbert", "--strategies", "ver", "--frames", "2M", "--seeds", "5"];
+        let more = ["--set", "temperature=0.01", "--set", "evaluate-final-episodes=3", "--parallel", "2"];
+        let sweep = sweep(false, &[&words[..], &more].concat()).unwrap();
+        assert_eq!(sweep.games, ["boxing", "qbert"]);
+        assert_eq!((sweep.strategies.as_slice(), sweep.seeds, sweep.parallel), (&[Strategy::Ver][..], 5, 2));
+        assert_eq!((flag(&sweep, "frames"), flag(&sweep, "temperature")), (Some("2000000"), Some("0.01")));
+        assert_eq!(flag(&sweep, "evaluate_final_episodes"), Some("3"));
+    }
+
+    #[test]
+    fn what_can_not_be_trained_is_refused_before_anything_is() {
+        let refused = |words: &[&str]| sweep(false, words).unwrap_err();
+        assert!(refused(&["--games", "boxng"]).contains("boxing"));
+        assert!(refused(&["--strategies", "best"]).contains("uniform"));
+        assert!(refused(&["--set", "seed=3"]).contains("flag of its own, --seed"));
+        assert!(refused(&["--set", "temprature=3"]).contains("did you mean 'temperature'"));
+        assert!(refused(&["--set", "temperature"]).contains("KEY=VALUE"));
+        assert!(refused(&["--set", "temperature=-1"]).contains("temperature"));
+        assert!(refused(&["--preset", "cartpole"]).contains("not for ms_pacman"));
+        assert!(refused(&["--frames", "many"]).contains("expected a count"));
+    }
+}
