@@ -88,7 +88,8 @@ fn a_run_that_ended_before_its_first_checkpoint_starts_over_to_the_same_end() {
 fn a_replay_too_small_for_its_frames_is_refused_with_the_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
-    let small = [("replay_bytes", "4kB"), ("frames", "3000")];
+    // Room for a thousand transitions without their frames, which is all that can be known beforehand.
+    let small = [("replay_bytes", "100kB"), ("frames", "3000")];
     let error = refused(&command(&order(&path, "cartpole", &small, false)).output().unwrap());
     assert!(error.contains("raise replay_bytes"), "{error}");
 }
