@@ -45,7 +45,7 @@ impl Grid {
     }
 
     /// The paper's maze: 5×5 with walls, −0.004 for a step, 1 at the goal. The paper shows no plan of it; ours is
-    /// [`MAZE`], whose shortest way takes 8 steps.
+    /// `MAZE` below, whose shortest way takes 8 steps.
     pub fn maze() -> Self {
         Self::plan(MAZE, -0.004, 1.0)
     }

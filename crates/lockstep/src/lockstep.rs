@@ -1,7 +1,7 @@
 //! One thread of control: play a step, store it, and learn as often as the ratio says.
 //!
 //! Everything that decides the future is in [`Lockstep`], so that a checkpoint is one consistent cut (see
-//! [`crate::cut`]) and the same seed gives the same weights, killed and resumed or not.
+//! `cut`) and the same seed gives the same weights, killed and resumed or not.
 
 use actor::seed::{self, Purpose};
 use actor::{EpisodeEnd, Player};

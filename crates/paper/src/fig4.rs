@@ -1,8 +1,8 @@
 //! Figure 4: DQN and soft DQN on CartPole. The bounds hold with a network in the place of the table.
 //!
-//! The runs are the training service's own learner in lockstep ([`runs`]), with the appendix's settings as they are and
-//! beside them with ours ([`settings`]). Every so many updates each transition of the batch is looked at
-//! ([`examiner`]): its target stands in for Q_new(s,a), as in the paper's section 5, and the theorems must hold for
+//! The runs are the training service's own learner in lockstep (`runs`), with the appendix's settings as they are and
+//! beside them with ours (`settings`). Every so many updates each transition of the batch is looked at
+//! (`examiner`): its target stands in for Q_new(s,a), as in the paper's section 5, and the theorems must hold for
 //! every single one. What the gradient step really did to the same states is another matter, and no theorem's
 //! ([`real`]): how often and by how much it leaves the bounds is measured by learning rate.
 

@@ -1,8 +1,8 @@
 //! Figure 6: soft DQN with uniform, prioritized and valuable replay on Atari.
 //!
 //! A sweep over the training service itself: every game × strategy × seed is a `quiver train` with shards, actors and a
-//! learner ([`supervisor`]), kept whole in `runs/` ([`plan`]). What they recorded becomes curves ([`results`]), the
-//! gains of the paper and others that one game can't carry ([`gains`]), beside what the paper found ([`mod@reference`]).
+//! learner (`supervisor`), kept whole in `runs/` (`plan`). What they recorded becomes curves (`results`), the
+//! gains of the paper and others that one game can't carry (`gains`), beside what the paper found ([`mod@reference`]).
 //!
 //! The paper trains for 40M frames. At a budget of hours on two cores all games are still near random play; the figure
 //! is drawn all the same and says what it can not show.

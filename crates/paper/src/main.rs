@@ -1,7 +1,7 @@
 //! The paper's figures, which need libtorch for their learning.
 //!
 //! Not for people: `quiver paper` checks what it is told and becomes this with one argument, an
-//! [`Order`](run::order::Order) as JSON. What it does is in the library beside this file.
+//! [`Order`] as JSON. What it does is in the library beside this file.
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, bail};
