@@ -84,16 +84,20 @@ impl Fleet {
 
     /// Whether all that are waited for answer, and each that has items has begun to forget some.
     pub fn is_full(&self) -> bool {
-        let mut holding = self.last.iter().flatten().filter(|shard| shard.items > 0).peekable();
+        let mut holding = self.present_news().filter(|shard| shard.items > 0).peekable();
         self.silent().is_empty() && holding.peek().is_some() && holding.all(|shard| shard.forgotten > 0)
+    }
+
+    /// What those that answer last said.
+    fn present_news(&self) -> impl Iterator<Item = &News> {
+        let present =
+            |(index, news): (usize, &'_ Option<News>)| self.control.is_present(index) && news.is_some();
+        self.last.iter().enumerate().filter(move |&pair| present(pair)).filter_map(|(_, news)| news.as_ref())
     }
 
     /// Bytes of all chunks, shard by shard, of those that answer.
     pub fn bytes(&self) -> Vec<u64> {
-        let present = |(index, news): (usize, &Option<News>)| {
-            news.as_ref().filter(|_| self.control.is_present(index)).map(|news| news.bytes_used)
-        };
-        self.last.iter().enumerate().filter_map(present).collect()
+        self.present_news().map(|news| news.bytes_used).collect()
     }
 
     /// Asks all for news, which they give when they have more items, or after `wait`. Says whether any was heard.
@@ -128,9 +132,9 @@ impl Fleet {
                 Ok((batch, news)) => (batch, Ok(news)),
                 Err(error) => (Batch::default(), Err(error)),
             };
-            // Items of a shard that gave only some of what was asked have no known probability.
+            // Items of a shard that gave only some of what was asked have no known probability; more makes no sense.
             let wanted = points.iter().filter(|point| point.shard == shard).count();
-            if self.take(shard, answer)? && batch.len() >= wanted {
+            if self.take(shard, answer)? && batch.len() == wanted {
                 drawn.push(Drawn { shard, batch });
             } else if wanted > 0 {
                 masses.lose(shard);
