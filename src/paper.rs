@@ -49,17 +49,17 @@ enum Figure {
     Fig5(Common),
     /// Atari with uniform, prioritized and valuable replay: a sweep over the training service
     Fig6(SweepArgs),
-    /// All of them, then the report
+    /// All of them, then the report; quick unless told otherwise, the sweep too
     All(SweepArgs),
 }
 
 /// What every figure can be told.
 #[derive(Args)]
 pub struct Common {
-    /// Minutes on two cores: fewer seeds, shorter runs, the same claims (the default, but for fig6)
+    /// Minutes on two cores, of a sweep about an hour: fewer seeds, shorter runs (the default, but for fig6 alone)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// As much as the paper did (the default for fig6)
+    /// As much as the paper did (the default for fig6 alone, and weeks on two cores)
     #[arg(long)]
     full: bool,
     /// Seed of everything random; a sweep counts up from it

@@ -32,9 +32,10 @@ const TWO: [&str; 2] = ["ms_pacman", "space_invaders"];
 const FULL: [(&str, &str); 1] = [("evaluate_final_episodes", "8")];
 
 /// What two cores can do twelve times in about an hour, over preset `quick`.
-const QUICK: [(&str, &str); 4] = [
+const QUICK: [(&str, &str); 5] = [
     ("frames", "150000"),
     ("evaluate_every_frames", "25000"),
+    ("checkpoint_every_frames", "25000"),
     ("evaluate_final_episodes", "8"),
     ("baselines", "false"),
 ];

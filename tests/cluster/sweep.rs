@@ -53,6 +53,9 @@ fn a_killed_sweep_goes_on_without_repeating_finished_runs() {
         is_finished(folder, "uniform") && run(folder, "per").join("evaluations.jsonl").is_file()
     });
     sweep.kill();
+    until("the run that it had started ends by itself", || {
+        run::directory::check_free(&run(folder, "per")).is_ok()
+    });
 
     let mut sweep = start(folder);
     ends_well(folder, &mut sweep);

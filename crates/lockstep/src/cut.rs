@@ -81,9 +81,29 @@ pub fn restore(run: &mut Lockstep, checkpoint: &Checkpoint) -> Result<Ledger> {
     Ok(state.ledger)
 }
 
-/// Frames and updates behind a checkpoint's weights.
+/// Frames and updates behind a checkpoint's weights, be it of a run in lockstep or of a cluster.
 pub fn age(checkpoint: &Checkpoint) -> Result<(u64, u64)> {
-    let state: State =
-        postcard::from_bytes(&checkpoint.read(STATE)?).map_err(|error| checkpoint.nonsense(error))?;
-    Ok((state.frames, state.updates))
+    Ok(counters(&checkpoint.read(STATE)?).map_err(|error| checkpoint.nonsense(error))?)
+}
+
+/// The counters with which the state in every kind of checkpoint begins; what follows differs.
+fn counters(state: &[u8]) -> postcard::Result<(u64, u64)> {
+    let (frames, _agent_steps, updates) = postcard::from_bytes::<(u64, u64, u64)>(state)?;
+    Ok((frames, updates))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_age_of_a_clusters_checkpoint_can_be_read() {
+        let state = learner::state::State {
+            frames: 400_000,
+            agent_steps: 100_000,
+            updates: 25_000,
+            ..learner::state::State::default()
+        };
+        assert_eq!(counters(&postcard::to_stdvec(&state).unwrap()), Ok((400_000, 25_000)));
+    }
 }

@@ -11,7 +11,7 @@ use learner::{Assembler, Learner, Update, setup};
 use nn::Batch;
 use rand_chacha::ChaCha8Rng;
 use replay::rate::RateLimiter;
-use replay::{Store, WeightsVersion};
+use replay::{Episode, Store, WeightsVersion};
 use run::Resolved;
 
 /// A run in memory.
@@ -138,12 +138,17 @@ impl Lockstep {
     fn update(&mut self, watch: &mut dyn Watch) -> Result<(Update, f64)> {
         let settings = &self.resolved.settings;
         let draws = self.store.sample(0, settings.batch_size, settings.stratified, &mut self.sampling)?;
+        let mut episodes: Vec<Episode> = Vec::new();
         for draw in &draws {
             let item = self.store.item(0, draw.key).context("a sampled transition is in the store")?;
             self.assembler.add(item.lead(), item.frames(), item.steps())?;
             if setup::wants_reliabilities(settings) {
-                let share = self.store.reliability(0, draw.key).context("it was there a moment ago")?;
-                self.assembler.rely(share);
+                let (lane, first) = (item.lane(), item.first_step());
+                if !episodes.iter().any(|episode| episode.holds(lane, first)) {
+                    episodes.extend(self.store.episode(0, draw.key));
+                }
+                let episode = episodes.iter().find(|episode| episode.holds(lane, first));
+                self.assembler.rely(episode.context("it was there a moment ago")?.reliability(first));
             }
         }
         let weights = self.importance.exponent(self.learner.updates()).map(|exponent| {

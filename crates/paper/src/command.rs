@@ -3,6 +3,8 @@
 //! A figure that fails does not keep the others from being made, nor the report from being written: a violated bound is
 //! an error at the very end, when all files are there to look at.
 
+use std::time::Instant;
+
 use anyhow::{Context, Error, Result};
 use run::order::{PaperFigure, PaperOrder};
 use run::output::{note, say};
@@ -73,15 +75,16 @@ fn fig5(
     maze: Option<Vec<Experience>>,
     cartpole: Option<Vec<Experience>>,
 ) -> Result<Figure> {
-    let maze = maze.unwrap_or_else(|| fig3::sample(options.seed));
+    let started = Instant::now();
+    let maze = maze.unwrap_or_else(|| fig3::sample(options));
     let cartpole = match cartpole {
         Some(cartpole) => cartpole,
         None => {
-            note("fig5: a short run of soft DQN on CartPole");
-            fig4::sample(options.seed)?
+            note("fig5: a run of soft DQN on CartPole");
+            fig4::sample(options)?
         }
     };
-    fig5::run(options, &maze, &cartpole, &note)
+    fig5::run(options, &maze, &cartpole, started, &note)
 }
 
 fn fig6(options: &Options, order: &PaperOrder) -> Result<Figure> {

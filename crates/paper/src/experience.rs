@@ -103,6 +103,21 @@ impl Experience {
         self.bounds.violation(&self.metrics, self.value())
     }
 
+    /// Whether its bound is more than what rounding may do to it: only then could it be seen to break one.
+    pub fn is_telling(&self) -> bool {
+        self.bounds.upper > metrics::tolerance(self.bounds.upper, self.value())
+    }
+
+    /// How far the nearest metric lies beyond a bound, as a share of that bound; negative if all keep away from theirs.
+    pub fn relative_excess(&self) -> f64 {
+        let Metrics { evb, piv, eiv } = self.metrics;
+        let Bounds { upper, lower } = self.bounds;
+        let above = [evb, piv, eiv].map(|metric| (metric.abs() - upper) / upper);
+        let below = [evb, eiv].map(|metric| (lower - metric.abs()) / lower);
+        let below = below.into_iter().filter(|_| lower > 0.0);
+        above.into_iter().chain(below).fold(f64::NEG_INFINITY, f64::max)
+    }
+
     /// Whether |PIV| lies below the lower bound of the other two.
     pub fn policy_improves_less(&self) -> bool {
         metrics::shortfall(self.metrics.piv, self.bounds.lower, self.value()) > 0.0
@@ -146,14 +161,19 @@ impl fmt::Display for Experience {
 /// How many rows a file keeps, about.
 const KEPT_MAX: usize = 10_000;
 
-/// All experiences of an experiment: counted and checked one by one, an even sample kept.
+/// A metric that comes this near to its bound, as a share of it, lies on it.
+const ON_BOUND: f64 = 1e-9;
+
+/// All experiences of an experiment: counted and checked one by one, an even sample kept of those that moved a value.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// How many there were.
     pub count: u64,
+    /// How many could have broken a theorem visibly: their bound is more than rounding.
+    pub telling: u64,
     /// How many broke a theorem.
     pub violations: u64,
-    /// The largest excess over a bound; negative if none was reached.
+    /// The largest excess of those that are telling, as a share of the bound; negative if none was reached.
     pub largest_excess: f64,
     /// How many had |EVB| on the upper bound.
     pub on_bound: u64,
@@ -161,10 +181,13 @@ pub struct Tally {
     pub policy_improves_less: u64,
     /// How many had an |EIV| that was neither α·|TD| nor 0.
     pub in_between: u64,
-    /// Every so many, one is kept.
+    /// How many moved a value.
+    moved: u64,
+    /// Every so many of these, one is kept.
     stride: u64,
     kept: Vec<Experience>,
-    worst: Option<Experience>,
+    /// The one that broke a theorem by most, and by how much.
+    worst: Option<(f64, Experience)>,
 }
 
 impl Tally {
@@ -175,24 +198,30 @@ impl Tally {
 
     /// Looks at one.
     pub fn add(&mut self, experience: Experience) {
-        let violation = experience.violation();
-        let (upper, value) = (experience.bounds.upper, experience.value());
-        let on = |metric: f64| (metric.abs() - upper).abs() <= metrics::tolerance(upper, value);
+        let (violation, upper) = (experience.violation(), experience.bounds.upper);
+        let on = |metric: f64| (metric.abs() - upper).abs() <= ON_BOUND * upper;
+        self.count += 1;
         self.violations += u64::from(violation > 0.0);
         self.on_bound += u64::from(upper > 0.0 && on(experience.metrics.evb));
         self.policy_improves_less += u64::from(experience.policy_improves_less());
         self.in_between += u64::from(experience.metrics.eiv != 0.0 && !on(experience.metrics.eiv));
-        if violation > self.largest_excess {
-            self.largest_excess = violation;
-            self.worst = Some(experience.clone());
+        if experience.is_telling() {
+            self.telling += 1;
+            self.largest_excess = self.largest_excess.max(experience.relative_excess());
         }
-        if self.count.is_multiple_of(self.stride) {
+        if violation > self.worst.as_ref().map_or(0.0, |(worst, _)| *worst) {
+            self.worst = Some((violation, experience.clone()));
+        }
+        if experience.change() == 0.0 {
+            return;
+        }
+        if self.moved.is_multiple_of(self.stride) {
             self.kept.push(experience);
             if self.kept.len() > KEPT_MAX {
                 self.thin();
             }
         }
-        self.count += 1;
+        self.moved += 1;
     }
 
     /// Takes over what another has seen, as if it had come after: runs side by side have a tally each.
@@ -207,11 +236,14 @@ impl Tally {
         while self.kept.len() > KEPT_MAX {
             self.thin();
         }
-        if other.largest_excess > self.largest_excess {
-            self.largest_excess = other.largest_excess;
+        self.largest_excess = self.largest_excess.max(other.largest_excess);
+        let by = |worst: &Option<(f64, Experience)>| worst.as_ref().map_or(0.0, |(by, _)| *by);
+        if by(&other.worst) > by(&self.worst) {
             self.worst = other.worst;
         }
         self.count += other.count;
+        self.telling += other.telling;
+        self.moved += other.moved;
         self.violations += other.violations;
         self.on_bound += other.on_bound;
         self.policy_improves_less += other.policy_improves_less;
@@ -236,14 +268,14 @@ impl Tally {
     /// An error that names the transition, if a theorem was violated.
     pub fn check(&self) -> Result<()> {
         match &self.worst {
-            Some(worst) if self.violations > 0 => {
+            Some((_, worst)) => {
                 bail!(
                     "{} of {} transitions violate a bound; the worst is {worst}",
                     self.violations,
                     self.count
                 )
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 }
@@ -262,11 +294,22 @@ mod tests {
         for step in 0..100_000 {
             tally.add(experience(step, 3.0 + step as f64 * 1e-6));
         }
-        assert_eq!((tally.count, tally.violations), (100_000, 0));
+        assert_eq!((tally.count, tally.telling, tally.violations), (100_000, 100_000, 0));
+        assert!(tally.largest_excess <= 1e-12, "{}", tally.largest_excess);
         assert!(tally.kept().len() <= KEPT_MAX && tally.kept().len() > KEPT_MAX / 4);
         let steps: Vec<u64> = tally.kept().iter().map(|kept| kept.step).collect();
         assert!(steps.windows(2).all(|pair| pair[1] - pair[0] == steps[1] - steps[0]));
         tally.check().unwrap();
+    }
+
+    #[test]
+    fn what_moves_nothing_is_counted_and_not_kept() {
+        let mut tally = Tally::new();
+        for step in 0..10 {
+            tally.add(experience(step, if step % 2 == 0 { 1.0 } else { 3.0 }));
+        }
+        assert_eq!((tally.count, tally.telling, tally.on_bound), (10, 5, 0));
+        assert!(tally.kept().iter().map(|kept| kept.step).eq([1, 3, 5, 7, 9]));
     }
 
     #[test]

@@ -136,8 +136,8 @@ pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<Figure> {
         "Mean replays until optimal, with the orders 4N², 4N and N (dashed).",
         &picture::growth(&rows),
     )?;
-    let caption = "Which experiences an oracle would replay now: the colour is the share of the largest |TD| (above) \
-                   and of the largest EVB (below), when the two cells next to the goal have a value.";
+    let caption = "Which experiences an oracle would replay now (strong) and which are worth less to it (faint), by |TD| above and \
+                   by EVB below, when the two cells next to the goal have a value.";
     figure.picture(options, "fig1_experiences", caption, &picture::experiences()?)?;
     figure.setting("cells", format!("2 to {}", rows[rows.len() - 1].n));
     figure.setting("seeds", rows[0].seeds);

@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
+use envs::grid::ACTIONS;
 use plot::{Axis, Colour, Layer, Page, Panel};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -16,30 +17,24 @@ use crate::options::Options;
 const SHOWN: usize = 50;
 
 /// How high a bar is.
-type Height = fn(&Bars) -> f64;
+type Height = fn(&Bars<'_>) -> f64;
 
-/// Draws fifty of each, and writes `fig5.csv`.
+/// Draws fifty of each, and writes `fig5.csv`. Its time is counted from `started`.
 pub fn run(
     options: &Options,
     maze: &[Experience],
     cartpole: &[Experience],
+    started: Instant,
     say: &dyn Fn(&str),
 ) -> Result<Figure> {
-    let started = Instant::now();
     say("fig5: fifty experiences of each system");
     let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
     let systems = [("maze", ordered(maze, &mut rng)?), ("cartpole", ordered(cartpole, &mut rng)?)];
-    let rows = systems.iter().flat_map(|(system, shown)| {
-        shown.iter().enumerate().map(move |(rank, bars)| {
-            let numbers = [bars.bound, bars.td, bars.policy].map(|number| number.to_string());
-            [vec![(*system).to_owned(), rank.to_string()], numbers.to_vec()].concat()
-        })
-    });
-    options.csv("fig5.csv", &["system", "rank", "bound", "abs_td", "policy"], rows)?;
+    write(options, &systems)?;
 
     let mut figure = Figure::new("fig5", "What makes the bound: |TD| and the policy", options);
     figure.about = "Fifty random experiences of soft Q-learning in the maze and of soft DQN on CartPole, ordered by the \
-                    bound ρ^max·|TD|, and its two factors beside it."
+                    bound ρ^max·|TD|, and its two factors beside it. Drawn from those that moved a value."
         .to_owned();
     for (system, shown) in &systems {
         let (agree, pairs) = agreement(shown);
@@ -81,6 +76,27 @@ pub fn run(
     Ok(figure)
 }
 
+/// Each with the whole transition beside it; a state has as many Q-values as actions, and the other columns are empty.
+fn write(options: &Options, systems: &[(&str, Vec<Bars<'_>>)]) -> Result<()> {
+    let actions = ACTIONS.len();
+    let header = ["system", "rank", "bound", "abs_td", "policy"].map(str::to_owned);
+    let header: Vec<String> = header.into_iter().chain(Experience::header(actions)).collect();
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    let first_q = header.iter().position(|name| *name == "q_0").expect("a transition has Q-values");
+    let rows = systems.iter().flat_map(|(system, shown)| {
+        (1..).zip(shown).map(move |(rank, bars): (usize, &Bars<'_>)| {
+            let numbers = [bars.bound, bars.td, bars.policy].map(|number| number.to_string());
+            let names = [(*system).to_owned(), rank.to_string()];
+            let mut row: Vec<String> =
+                names.into_iter().chain(numbers).chain(bars.experience.row()).collect();
+            let own = bars.experience.q.len();
+            row.splice(first_q + own..first_q + own, vec![String::new(); actions - own]);
+            row
+        })
+    });
+    options.csv("fig5.csv", &header, rows).map(drop)
+}
+
 /// A system as people write it.
 fn title(system: &str) -> &'static str {
     if system == "maze" { "Maze" } else { "CartPole" }
@@ -88,22 +104,23 @@ fn title(system: &str) -> &'static str {
 
 /// One experience's bars.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Bars {
+struct Bars<'a> {
+    experience: &'a Experience,
     bound: f64,
     td: f64,
     policy: f64,
 }
 
 /// Fifty at random whose Q-value moved, the largest bound first.
-fn ordered(experiences: &[Experience], rng: &mut ChaCha8Rng) -> Result<Vec<Bars>> {
+fn ordered<'a>(experiences: &'a [Experience], rng: &mut ChaCha8Rng) -> Result<Vec<Bars<'a>>> {
     let mut moved: Vec<&Experience> =
         experiences.iter().filter(|experience| experience.change() != 0.0).collect();
     ensure!(moved.len() >= SHOWN, "only {} experiences moved a value, {SHOWN} are to be shown", moved.len());
-    let mut bars: Vec<Bars> = (0..SHOWN)
+    let mut bars: Vec<Bars<'_>> = (0..SHOWN)
         .map(|_| {
             let experience = moved.swap_remove(rng.random_range(0..moved.len()));
             let td = experience.change().abs();
-            Bars { bound: experience.bounds.upper, td, policy: experience.bounds.upper / td }
+            Bars { experience, bound: experience.bounds.upper, td, policy: experience.bounds.upper / td }
         })
         .collect();
     bars.sort_by(|one, other| other.bound.total_cmp(&one.bound));
@@ -111,7 +128,7 @@ fn ordered(experiences: &[Experience], rng: &mut ChaCha8Rng) -> Result<Vec<Bars>
 }
 
 /// How many pairs |TD| orders as the bound does, and how many there are.
-fn agreement(bars: &[Bars]) -> (usize, usize) {
+fn agreement(bars: &[Bars<'_>]) -> (usize, usize) {
     let pairs = || {
         bars.iter()
             .enumerate()
@@ -135,12 +152,20 @@ mod tests {
         let experiences: Vec<_> = (0..500).map(experience).collect();
         let out = tempfile::tempdir().unwrap();
         let options = Options { effort: Effort::Quick, seed: 0, out: out.path().to_owned() };
-        assert!(run(&options, &experiences, &experiences, &|_| {}).unwrap().holds());
+        let run = |maze: &[Experience]| run(&options, maze, &experiences, Instant::now(), &|_| {});
+        assert!(run(&experiences).unwrap().holds());
+        let rows = std::fs::read_to_string(out.path().join("fig5.csv")).unwrap();
+        let columns = |line: &str| line.split(',').count();
+        assert!(rows.lines().count() == 101 && rows.lines().all(|line| columns(line) == 24), "{rows:.300}");
+        assert!(rows.starts_with(
+            "system,rank,bound,abs_td,policy,trial,step,temperature,alpha,q_0,q_1,q_2,q_3,action,"
+        ));
+        crate::agrees(out.path());
         let bars = ordered(&experiences, &mut ChaCha8Rng::seed_from_u64(0)).unwrap();
         assert!(bars.windows(2).all(|pair| pair[0].bound >= pair[1].bound));
         assert!(
             bars.iter().all(|bars| (bars.td * bars.policy - bars.bound).abs() < 1e-12 && bars.policy <= 1.0)
         );
-        assert!(run(&options, &experiences[..10], &experiences, &|_| {}).is_err());
+        assert!(run(&experiences[..10]).is_err());
     }
 }

@@ -13,6 +13,7 @@ mod plan;
 mod progress;
 pub mod reference;
 mod results;
+mod stopwatch;
 mod supervisor;
 mod tables;
 
@@ -20,7 +21,6 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use run::order::Sweep;
@@ -32,8 +32,9 @@ use crate::options::Options;
 use gains::{Board, Gain, Measure};
 use plan::Run;
 use progress::Progress;
-use reference::{FRAMES, NINE, PAIRS};
-use results::Scored;
+use reference::{FRAMES, NINE, PAIRS, Reference};
+use results::{Point, Scored, finals, pooled};
+use stopwatch::Stopwatch;
 use supervisor::{Outcome, Supervisor};
 
 /// Seeds from which on an interval over seeds is taken as evidence.
@@ -77,13 +78,14 @@ fn make(
     asked: &AtomicBool,
     progress: &mut Progress<'_>,
 ) -> Result<Figure> {
-    let started = Instant::now();
     let runs = plan::runs(options, sweep)?;
     let _claimed = plan::claim(options, &runs)?;
-    let outcome = Supervisor::new(quiver, sweep, &runs).run(asked, progress);
+    let mut time = Stopwatch::start(options)?;
+    let outcome = Supervisor::new(quiver, sweep, &runs).run(asked, progress, &mut time);
+    time.keep();
     let scored = runs.iter().map(Scored::read).collect::<Result<Vec<_>>>()?;
     let mut figure = draw(options, sweep, &runs, &scored)?;
-    figure.seconds = started.elapsed().as_secs_f64();
+    figure.seconds = time.seconds();
     figure.save(options)?;
     judge(options, &runs, &outcome)?;
     Ok(figure)
@@ -117,12 +119,12 @@ fn draw(options: &Options, sweep: &Sweep, runs: &[Run], scored: &[Scored]) -> Re
     tables::write_gains(options, &board, &gains)?;
 
     let mut figure = Figure::new("fig6", "Atari: uniform, prioritized and valuable replay", options);
-    figure.about = about(sweep, runs, frames);
+    figure.about = about(sweep, runs, scored, frames);
     for (a, b, text) in PAIRS {
         if let (Some(text), Some(gain)) = (text, gains.iter().find(|gain| is(gain, a, b, Measure::Relative)))
         {
-            let claim = format!("{a} gains {text}% over {b} on average, at 40M frames");
-            figure.claim(&claim, measured(gain, frames), verdict(gain, frames, sweep.seeds));
+            let claim = format!("{a} is better than {b} on average, by {text}% in the paper, at 40M frames");
+            figure.claim(&claim, measured(gain, frames), verdict(gain, frames, sweep));
         }
     }
     tables::scores(&mut figure, sweep, scored, frames);
@@ -132,7 +134,7 @@ fn draw(options: &Options, sweep: &Sweep, runs: &[Run], scored: &[Scored]) -> Re
         options,
         "fig6",
         "Learning curves: the mean score of each evaluation, by replay strategy.",
-        &picture::curves(scored, &sweep.games, frames, every, sweep.seeds),
+        &picture::curves(scored, &sweep.games, settings, sweep.seeds),
     )?;
     let episodes = settings.evaluate_episodes;
     figure.setting("preset", &sweep.preset);
@@ -142,14 +144,14 @@ fn draw(options: &Options, sweep: &Sweep, runs: &[Run], scored: &[Scored]) -> Re
         "evaluation",
         format!("{episodes} games every {} frames, {}", grouped(every), settings.evaluation_policy),
     );
-    for (key, text) in sweep.flags.iter().filter(|(key, _)| key != "frames") {
-        figure.setting(key, text);
+    for (key, here, there) in plan::differences(&runs[0]) {
+        figure.setting(key, format!("{here} ({there} in {})", plan::compared(&runs[0])));
     }
     Ok(figure)
 }
 
 /// What was done and, at a small budget, what can't be concluded from it.
-fn about(sweep: &Sweep, runs: &[Run], frames: u64) -> String {
+fn about(sweep: &Sweep, runs: &[Run], scored: &[Scored], frames: u64) -> String {
     let done = runs.iter().filter(|run| run.is_finished()).count();
     let mut about = format!(
         "{} games, {} strategies, {} seeds, {} frames each, all else equal (preset {}); {done} of {} runs have ended. Each is a \
@@ -161,12 +163,16 @@ fn about(sweep: &Sweep, runs: &[Run], frames: u64) -> String {
         sweep.preset,
         runs.len()
     );
+    if !plan::differences(&runs[0]).is_empty() {
+        about +=
+            &format!(" Settings that are not those of preset {} are listed below.", plan::compared(&runs[0]));
+    }
+    sweep.games.iter().for_each(|game| about += &apart(sweep, scored, game));
     if frames < FRAMES {
         about += &format!(
-            " The paper compares at {} frames; this is {:.2}% of that. So early most of a score is what random play gets, the \
-             strategies have hardly had the time to differ, and the spread over seeds and evaluation games is larger than \
-             the gains the paper reports. It shows that the three strategies train through the same service and what a \
-             comparison would look like; it can not show which is better.",
+            " The paper compares at {} frames; this is {:.2}% of that. It shows that the strategies train through the same \
+             service and what a comparison looks like; which one is ahead so early says nothing of which is better in the \
+             end.",
             grouped(FRAMES),
             100.0 * frames as f64 / FRAMES as f64
         );
@@ -175,6 +181,32 @@ fn about(sweep: &Sweep, runs: &[Run], frames: u64) -> String {
         about += " With fewer than three seeds no interval is evidence.";
     }
     about
+}
+
+/// How far a game's strategies are apart at the end, against their errors and against random play.
+fn apart(sweep: &Sweep, scored: &[Scored], game: &str) -> String {
+    let end = |&strategy: &Strategy| {
+        let points = finals(scored, game, strategy);
+        (!points.is_empty()).then(|| (strategy, pooled(&points)))
+    };
+    let mut ends: Vec<(Strategy, Point)> = sweep.strategies.iter().filter_map(end).collect();
+    ends.sort_by(|one, other| one.1.mean.total_cmp(&other.1.mean));
+    let (Some(least), Some(most)) = (ends.first(), ends.last()) else { return String::new() };
+    if ends.len() < 2 {
+        return String::new();
+    }
+    let error = least.1.stderr.hypot(most.1.stderr);
+    let random =
+        Reference::of(game).map_or(String::new(), |known| format!(", random play {:.0}", known.random));
+    format!(
+        " {}: from {:.0} ({}) to {:.0} ({}), {:.1} standard errors apart{random}.",
+        picture::title(game),
+        least.1.mean,
+        least.0,
+        most.1.mean,
+        most.0,
+        (most.1.mean - least.1.mean) / error
+    )
 }
 
 fn is(gain: &Gain, a: Strategy, b: Strategy, measure: Measure) -> bool {
@@ -189,8 +221,9 @@ fn measured(gain: &Gain, frames: u64) -> String {
 }
 
 /// Open unless it is the paper's experiment with enough seeds, and even then if the interval holds 0.
-fn verdict(gain: &Gain, frames: u64, seeds: u64) -> Verdict {
-    let whole = frames >= FRAMES && gain.games == NINE.len() && seeds >= SEEDS_MIN;
+fn verdict(gain: &Gain, frames: u64, sweep: &Sweep) -> Verdict {
+    let paper = sweep.preset == plan::PAPER && frames >= FRAMES;
+    let whole = paper && gain.games == NINE.len() && sweep.seeds >= SEEDS_MIN;
     match gain.interval {
         Some((low, _)) if whole && low > 0.0 => Verdict::Holds,
         Some((_, high)) if whole && high < 0.0 => Verdict::Fails,

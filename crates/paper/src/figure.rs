@@ -16,7 +16,7 @@ pub struct Figure {
     pub title: String,
     /// What was done, in a paragraph.
     pub about: String,
-    /// The paper's claims beside what was measured.
+    /// Claims beside what was measured.
     pub claims: Vec<Claim>,
     /// Numbers.
     pub tables: Vec<Table>,
@@ -35,12 +35,36 @@ pub struct Figure {
 /// A claim and what became of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
-    /// As the paper has it, in our words.
+    /// In our words.
     pub claim: String,
+    /// Who says so.
+    #[serde(default)]
+    pub whose: Whose,
     /// What was measured.
     pub measured: String,
     /// Whether the one agrees with the other.
     pub verdict: Verdict,
+}
+
+/// Who makes a claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Whose {
+    /// The paper.
+    #[default]
+    Paper,
+    /// We do.
+    Ours,
+}
+
+impl Whose {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Whose::Paper => "the paper's",
+            Whose::Ours => "ours",
+        }
+    }
 }
 
 /// Whether a claim was seen to hold.
@@ -99,9 +123,14 @@ impl Figure {
         }
     }
 
-    /// Adds a claim.
+    /// Adds a claim of the paper.
     pub fn claim(&mut self, claim: &str, measured: String, verdict: Verdict) {
-        self.claims.push(Claim { claim: claim.to_owned(), measured, verdict });
+        self.claims.push(Claim { claim: claim.to_owned(), whose: Whose::Paper, measured, verdict });
+    }
+
+    /// Adds a claim of our own.
+    pub fn finding(&mut self, claim: &str, measured: String, verdict: Verdict) {
+        self.claims.push(Claim { claim: claim.to_owned(), whose: Whose::Ours, measured, verdict });
     }
 
     /// Adds a table.

@@ -32,3 +32,11 @@ mod scatter;
 pub use command::obey;
 pub use figure::Figure;
 pub use options::{Effort, Options};
+
+/// Computes a folder's files again with Python (`tests/check.py`) and panics if a number differs.
+#[cfg(test)]
+fn agrees(folder: &std::path::Path) {
+    let check = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/check.py");
+    let ran = std::process::Command::new("python3").arg(check).arg(folder).output().unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+}

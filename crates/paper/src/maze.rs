@@ -15,7 +15,7 @@ use crate::statistics::mean_and_error;
 pub const DISCOUNT: f64 = 0.99;
 /// Trials of one run.
 pub const TRIALS: u64 = 50;
-/// Steps after which a trial is cut off.
+/// Steps after which a trial is cut off where it can be solved.
 pub const STEPS_MAX: u64 = 10_000;
 /// ε of Q-learning in the last trial; it is 1 in the first and falls by the same factor from trial to trial.
 pub const EPSILON_FINAL: f64 = 0.001;
@@ -29,6 +29,8 @@ pub struct Way {
     pub rate: f64,
     /// How many trials.
     pub trials: u64,
+    /// Steps after which a trial is cut off.
+    pub steps_max: u64,
 }
 
 impl Way {
@@ -40,7 +42,7 @@ impl Way {
             let epsilon = EPSILON_FINAL.powf(trial as f64 / (self.trials - 1).max(1) as f64);
             let mut cell = grid.start();
             let mut steps = 0;
-            while steps < STEPS_MAX {
+            while steps < self.steps_max {
                 let action = self.act(&q[cell], epsilon, rng);
                 let Move { next, reward } = grid.step(cell, action);
                 let bootstrap = next.map(|next| self.rule.value(&q[next]));
@@ -140,7 +142,7 @@ mod tests {
     use super::*;
 
     fn last_steps(rule: Rule) -> f64 {
-        Curve::learn(Way { rule, rate: 1.0, trials: TRIALS }, 4, 0, |_| {}).last()
+        Curve::learn(Way { rule, rate: 1.0, trials: TRIALS, steps_max: STEPS_MAX }, 4, 0, |_| {}).last()
     }
 
     #[test]
@@ -152,7 +154,7 @@ mod tests {
 
     #[test]
     fn at_a_temperature_of_100_the_maze_is_not_solved() {
-        let way = Way { rule: Rule::Soft(100.0), rate: 1.0, trials: 3 };
+        let way = Way { rule: Rule::Soft(100.0), rate: 1.0, trials: 3, steps_max: STEPS_MAX };
         let mut most = 0.0f64;
         let curve = Curve::learn(way, 1, 0, |experience| most = most.max(experience.value()));
         assert!(curve.steps.iter().all(|(steps, _)| *steps > 20.0));

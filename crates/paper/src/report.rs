@@ -71,7 +71,7 @@ fn missing(figures: &[Figure]) -> Vec<String> {
 const TITLE: &str = "Revisiting Prioritized Experience Replay: A Value Perspective, measured";
 
 /// Below the title.
-const ABOUT: &str = "Every figure of the paper (Li, Lu, Miao, 2021) as Quiver reproduces it: the paper's claim beside what was \
+const ABOUT: &str = "Every figure of the paper (Li, Lu, Miao, 2021) as Quiver reproduces it: what is claimed, by the paper or by us, beside what was \
                      measured. A claim holds, fails, or stays open because the experiment is too small to say. Departures from the \
                      paper's text are listed in crates/paper/README.md.";
 

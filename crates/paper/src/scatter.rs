@@ -19,6 +19,8 @@ const POINTS_MAX: usize = 4_000;
 
 /// Decades of a metric that a logarithmic panel shows below the largest; |PIV| is of second order and goes on for ever.
 const DECADES: i32 = 12;
+/// The share of numbers, the smallest ones, that a logarithmic panel need not show.
+const HIDDEN_SHARE: f64 = 0.005;
 
 /// How both axes are divided.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,13 +44,14 @@ pub fn panels(
     let mut bounds: Vec<f64> = shown().map(bound.1).filter(|bound| *bound > 0.0).collect();
     bounds.sort_by(f64::total_cmp);
     let at = |share: f64| bounds.get((bounds.len().saturating_sub(1) as f64 * share) as usize).copied();
-    let most = METRICS.iter().flat_map(|(_, metric)| shown().map(metric)).fold(0.0, f64::max);
+    let numbers = METRICS.iter().flat_map(|(_, metric)| shown().map(metric)).chain(shown().map(bound.1));
+    let mut numbers: Vec<f64> = numbers.filter(|number| *number > 0.0).collect();
+    numbers.sort_by(f64::total_cmp);
+    let most = numbers.last().copied().unwrap_or(1.0);
+    let least = numbers.get((numbers.len() as f64 * HIDDEN_SHARE) as usize).copied().unwrap_or(most);
     let axis = |label: &str| match scale {
         Scale::Linear(share) => Axis::linear(label).range(0.0..1.05 * at(share).unwrap_or(1.0)),
-        Scale::Log => {
-            let largest = at(1.0).unwrap_or(1.0).max(most);
-            Axis::log(label).range(largest * 10f64.powi(-DECADES)..2.0 * largest)
-        }
+        Scale::Log => Axis::log(label).range((0.5 * least).max(most * 10f64.powi(-DECADES))..2.0 * most),
     };
     let panel = |(name, metric): (&str, Number)| {
         let points = shown().map(|experience| (bound.1(experience), metric(experience))).collect();

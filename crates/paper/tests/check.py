@@ -1,4 +1,4 @@
-"""Computes every number of fig2.csv, fig3.csv and fig4.csv again, from Q, action, target and temperature alone.
+"""Computes every number of fig2.csv to fig5.csv again, from Q, action, target and temperature alone.
 
     python3 crates/paper/tests/check.py paper
 
@@ -25,7 +25,7 @@ def policy(q, beta):
 
 
 def computed(row):
-    q = [Decimal(float(row[name])) for name in row if name.startswith("q_")]
+    q = [Decimal(float(row[name])) for name in row if name.startswith("q_") and row[name]]
     action = int(row["action"])
     beta, alpha, target = (Decimal(float(row[name])) for name in ("temperature", "alpha", "target"))
     td = target - q[action]
@@ -43,7 +43,10 @@ def computed(row):
         rho = (old[action], changed[action])
         upper, lower = max(rho) * abs(alpha * td), min(rho) * abs(alpha * td)
     evb = value_new - value
-    return {
+    bars = {"bound": upper, "abs_td": abs(alpha * td)} if "bound" in row else {}
+    if bars:
+        bars["policy"] = upper / abs(alpha * td)
+    return bars | {
         "td": td,
         "change": alpha * td,
         "evb": evb,
@@ -57,7 +60,7 @@ def computed(row):
 
 def main(folder):
     worst = 0.0
-    for name in ("fig2.csv", "fig3.csv", "fig4.csv"):
+    for name in ("fig2.csv", "fig3.csv", "fig4.csv", "fig5.csv"):
         path = pathlib.Path(folder) / name
         if not path.is_file():
             print(f"{name}: not there")

@@ -64,7 +64,10 @@ pub fn experiences() -> Result<Page> {
     Ok(page)
 }
 
-/// A triangle for each experience, as strong as its share of the largest.
+/// How strong an experience is drawn that is worth something, but not the most.
+const FAINT: f64 = 0.3;
+
+/// A triangle for each experience: strong if the oracle would take it now, faint if it is worth less.
 fn patches(world: &World, oracle: Oracle) -> Vec<(Vec<(f64, f64)>, f64)> {
     let all = || (0..world.cells()).flat_map(|cell| (0..ACTIONS.len()).map(move |action| (cell, action)));
     let most = all().map(|(cell, action)| world.worth(oracle, cell, action)).fold(0.0, f64::max);
@@ -74,5 +77,9 @@ fn patches(world: &World, oracle: Oracle) -> Vec<(Vec<(f64, f64)>, f64)> {
         // North is between the corners 1 and 2, then clockwise.
         vec![corners[(action + 1) % 4], corners[(action + 2) % 4], middle]
     };
-    all().map(|(cell, action)| (triangle(cell, action), world.worth(oracle, cell, action) / most)).collect()
+    let strength = |cell: usize, action: usize| match world.worth(oracle, cell, action) / most {
+        share if share >= 1.0 - 1e-12 => 1.0,
+        share => FAINT * share,
+    };
+    all().map(|(cell, action)| (triangle(cell, action), strength(cell, action))).collect()
 }

@@ -110,6 +110,11 @@ impl Group {
         (0..length).map(point).collect()
     }
 
+    /// Every evaluation by a policy, of every seed.
+    pub fn evaluations(&self, policy: EvaluationPolicy) -> impl Iterator<Item = &Score> {
+        self.scores.iter().flat_map(|(_, scores)| scores).filter(move |score| score.policy == policy)
+    }
+
     /// Every evaluation of every seed, for a file.
     pub fn score_rows(&self) -> Vec<Vec<String>> {
         let rows =
@@ -164,6 +169,7 @@ impl Group {
             self.algorithm.to_string(),
             settings,
             grouped(tally.count),
+            grouped(tally.telling),
             grouped(tally.violations),
             format!("{:.1e}", tally.largest_excess),
             grouped(tally.on_bound),

@@ -40,7 +40,7 @@ pub fn draw(figure: &mut Figure, options: &Options, groups: &[Group]) -> Result<
         options,
         "fig4_real",
         "Beyond the paper: how often the metrics of a real gradient step lie above the upper bound, and how far 95% of them \
-         reach in units of it, by learning rate.",
+         reach in units of it, by learning rate. What is 0 has no point.",
         &real(groups),
     )
 }
@@ -107,7 +107,7 @@ fn real(groups: &[Group]) -> Page {
         page.panels.push(against_rate(panel, groups, algorithm, &share));
     }
     for algorithm in ALGORITHMS {
-        let axes = (Axis::log("learning rate"), Axis::log("95% of |metric|/bound"));
+        let axes = (Axis::log("learning rate"), Axis::log("95th percentile of |metric|/bound"));
         let panel = Panel::new(name(algorithm), axes.0, axes.1);
         page.panels.push(against_rate(panel, groups, algorithm, &|line| line.p95));
     }

@@ -5,6 +5,7 @@
 
 use anyhow::Result;
 use run::choices::Algorithm;
+use run::settings::SETTINGS;
 use run::{Layers, Resolved};
 
 /// What the appendix says of CartPole, as (setting, value); β is 0.5 and γ the paper's usual 0.99.
@@ -63,6 +64,17 @@ pub fn steps_of_preset() -> Result<u64> {
     Ok(Layers::default().resolve(Some("cartpole"))?.settings.frames.0)
 }
 
+/// Where our settings differ from those of the appendix's runs, for soft DQN, as (setting, value).
+pub fn differences() -> Vec<(&'static str, String)> {
+    let all = (appendix(Algorithm::SoftDqn, 0, STEPS, &[]), ours(Algorithm::SoftDqn, 0, STEPS));
+    let (Ok(appendix), Ok(ours)) = all else { return Vec::new() };
+    let both = SETTINGS.iter().map(|setting| setting.key);
+    let both = both.map(|key| (key, appendix.settings.get(key), ours.settings.get(key)));
+    both.filter(|(_, theirs, ours)| theirs != ours)
+        .map(|(key, _, ours)| (key, ours.unwrap_or_default()))
+        .collect()
+}
+
 fn resolve(algorithm: Algorithm, seed: u64, steps: u64, told: &[(&str, &str)]) -> Result<Resolved> {
     let decay = (steps / EPSILON_DECAY_SHARE).to_string();
     let (algorithm, seed, steps) = (algorithm.to_string(), seed.to_string(), steps.to_string());
@@ -97,5 +109,10 @@ mod tests {
         assert_eq!(settings.frames, preset.frames);
         assert_eq!((settings.strategy, settings.temperature), (preset.strategy, preset.temperature));
         assert_eq!(ours(Algorithm::Dqn, 0, 5_000).unwrap().settings.frames.0, 5_000);
+        let keys: Vec<_> = differences().into_iter().map(|(key, _)| key).collect();
+        assert!(
+            keys.contains(&"n_step") && keys.contains(&"double") && !keys.contains(&"discount"),
+            "{keys:?}"
+        );
     }
 }

@@ -89,14 +89,15 @@ impl Board {
             |game: &&String| strategies.iter().all(|&strategy| !finals(scored, game, strategy).is_empty());
         let games: Vec<String> = games.iter().filter(whole).cloned().collect();
         let of_game = |game: &String| -> Vec<Vec<f64>> {
-            strategies.iter().map(|&strategy| finals(scored, game, strategy)).collect()
+            let means = |strategy| finals(scored, game, strategy).iter().map(|point| point.mean).collect();
+            strategies.iter().map(|&strategy| means(strategy)).collect()
         };
         Self { scores: games.iter().flat_map(of_game).collect(), games, strategies: strategies.to_vec() }
     }
 
-    /// The paper's scores of the same games; of those that it has.
-    fn of_paper(&self) -> Self {
-        let known: Vec<_> = self.games.iter().filter_map(|game| Reference::of(game)).collect();
+    /// The paper's scores of some of the games; of those that it has.
+    fn of_paper(&self, games: &[usize]) -> Self {
+        let known: Vec<_> = games.iter().filter_map(|&game| Reference::of(&self.games[game])).collect();
         let score = |reference: &Reference| -> Vec<Vec<f64>> {
             self.strategies.iter().map(|&strategy| reference.score(strategy).into_iter().collect()).collect()
         };
@@ -118,32 +119,38 @@ impl Board {
 
     fn gain(&self, a: Strategy, b: Strategy, measure: Measure, seed: u64) -> Option<Gain> {
         let each = self.by_game(&self.scores, a, b, measure);
-        let value = summarise(&each, measure)?;
-        let paper = self.of_paper();
+        let (value, games) = summarise(&each, measure)?;
+        let kept: Vec<usize> = each.iter().map(|(game, _)| *game).collect();
+        let paper = self.of_paper(&kept);
+        // A seed that would change which games count has no say in an interval over them.
+        let drawn = |scores: &[Vec<f64>]| {
+            let each = self.by_game(scores, a, b, measure);
+            let same = each.len() == kept.len();
+            summarise(&each, measure).filter(|_| same).map_or(f64::NAN, |(value, _)| value)
+        };
         Some(Gain {
             a,
             b,
             measure,
-            games: each.len(),
+            games,
             value,
-            interval: self.interval(seed, |scores| {
-                summarise(&self.by_game(scores, a, b, measure), measure).unwrap_or(f64::NAN)
-            }),
-            paper: summarise(&paper.by_game(&paper.scores, a, b, measure), measure),
+            interval: self.interval(seed, drawn),
+            paper: summarise(&paper.by_game(&paper.scores, a, b, measure), measure).map(|(value, _)| value),
         })
     }
 
-    /// What each game adds, if it can be said.
-    fn by_game(&self, scores: &[Vec<f64>], a: Strategy, b: Strategy, measure: Measure) -> Vec<f64> {
+    /// What each game adds, by its place, if it can be said.
+    fn by_game(&self, scores: &[Vec<f64>], a: Strategy, b: Strategy, measure: Measure) -> Vec<(usize, f64)> {
         let gain = |(index, game): (usize, &String)| {
             let (a, b) = (self.mean(scores, index, a)?, self.mean(scores, index, b)?);
-            match measure {
+            let gain = match measure {
                 Measure::Relative | Measure::WithoutLargest => (b > 0.0).then(|| 100.0 * (a - b) / b),
                 Measure::HumanNormalised => {
                     let reference = Reference::of(game)?;
                     Some(100.0 * (reference.normalised(a) - reference.normalised(b)))
                 }
-            }
+            };
+            Some((index, gain?))
         };
         self.games.iter().enumerate().filter_map(gain).collect()
     }
@@ -187,16 +194,16 @@ impl Board {
     }
 }
 
-/// The mean over games; of at least two if the largest is left out.
-fn summarise(each: &[f64], measure: Measure) -> Option<f64> {
-    let sum: f64 = each.iter().sum();
+/// The mean over games, and over how many; of at least two if the largest is left out.
+fn summarise(each: &[(usize, f64)], measure: Measure) -> Option<(f64, usize)> {
+    let gains = || each.iter().map(|(_, gain)| *gain);
     let (sum, count) = match measure {
         Measure::WithoutLargest => {
-            (sum - each.iter().copied().fold(f64::NEG_INFINITY, f64::max), each.len().saturating_sub(1))
+            (gains().sum::<f64>() - gains().fold(f64::NEG_INFINITY, f64::max), each.len().saturating_sub(1))
         }
-        _ => (sum, each.len()),
+        _ => (gains().sum(), each.len()),
     };
-    (count > 0).then(|| sum / count as f64)
+    (count > 0).then(|| (sum / count as f64, count))
 }
 
 #[cfg(test)]
@@ -241,7 +248,7 @@ mod tests {
         assert_eq!((gain.paper, gain.interval), (Some(gain.value), None));
         let rest = of(&gains, Strategy::Ver, Strategy::Per, Measure::WithoutLargest);
         // Without Seaquest's 51.6%.
-        assert!((rest.value - (9.0 * gain.value - 51.58) / 8.0).abs() < 0.01, "{rest:?}");
+        assert!((rest.value - (9.0 * gain.value - 51.58) / 8.0).abs() < 0.01 && rest.games == 8, "{rest:?}");
         let people = of(&gains, Strategy::Ver, Strategy::Uniform, Measure::HumanNormalised);
         assert!(people.value.is_finite() && people.paper == Some(people.value));
     }

@@ -1,6 +1,7 @@
 //! The picture of figure 6: a panel for each game, a curve for each strategy.
 
 use plot::{Axis, Colour, Layer, Page, Panel};
+use run::settings::Settings;
 use value::priority::Strategy;
 
 use super::results::{Scored, curve};
@@ -8,12 +9,14 @@ use super::results::{Scored, curve};
 /// Colours in the order of [`Strategy::ALL`].
 const COLOURS: [Colour; 4] = [Colour::Grey, Colour::Orange, Colour::Blue, Colour::Green];
 
-/// Learning curves; evaluations lie `every` frames apart and the last is at `frames`.
-pub fn curves(scored: &[Scored], games: &[String], frames: u64, every: u64, seeds: u64) -> Page {
-    let error = if seeds > 1 { "over seeds" } else { "over the games of an evaluation" };
+/// Learning curves of runs with these settings.
+pub fn curves(scored: &[Scored], games: &[String], settings: &Settings, seeds: u64) -> Page {
+    let (frames, every) = (settings.frames.0, settings.evaluate_every_frames.0);
+    let error =
+        if seeds > 1 { "over games, or over seeds if larger" } else { "over the games of an evaluation" };
     let mut page = Page::new(
         "Soft DQN on Atari by replay strategy",
-        format!("mean score of evaluations, stochastic policy; standard error {error}"),
+        format!("mean score of evaluations, {} policy; standard error {error}", settings.evaluation_policy),
     );
     page.columns = games.len().clamp(1, 3);
     let rows = games.len().div_ceil(page.columns);

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use run::Resolved;
+use run::checkpoint::numbers;
 use run::directory::checkpoints;
 use run::order::Sweep;
 use run::resolve::{Layers, flag};
@@ -22,6 +23,9 @@ use crate::options::Options;
 
 /// What sets one run apart from another.
 const OWN: [&str; 2] = ["seed", "strategy"];
+
+/// The preset with the paper's own settings.
+pub const PAPER: &str = "paper-atari";
 
 /// One run to be made.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,21 +57,23 @@ impl Run {
         checkpoints(&self.path).join("final").is_dir()
     }
 
-    /// Whether there is something to go on with.
-    pub fn has_begun(&self) -> bool {
-        self.path.join("config.toml").is_file()
+    /// Whether there is a checkpoint to go on from. Without one the weights are lost, and what the shards hold is not worth
+    /// a run of which half has taught another network.
+    pub fn can_go_on(&self) -> bool {
+        self.path.join("config.toml").is_file() && !numbers(&checkpoints(&self.path)).is_empty()
     }
 
-    /// The words after `quiver` that begin it, or go on with it.
+    /// The words after `quiver` that begin it, or go on with it. Either way it ends with whoever holds its standard input.
     pub fn words(&self, sweep: &Sweep) -> Vec<String> {
         let path = self.path.display().to_string();
-        if self.has_begun() {
-            return ["train".to_owned(), "--resume".to_owned(), path].to_vec();
+        if self.can_go_on() {
+            return ["train", "--lifeline", "--resume", &path].map(str::to_owned).to_vec();
         }
         let own = [("seed", self.seed.to_string()), ("strategy", self.strategy.to_string())];
         let own = own.iter().map(|(key, text)| (*key, text.as_str()));
         let told = sweep.flags.iter().map(|(key, text)| (key.as_str(), text.as_str()));
-        let begin = ["train", &self.game, "--preset", &sweep.preset, "--run-dir", &path].map(str::to_owned);
+        let begin = ["train", &self.game, "--lifeline", "--preset", &sweep.preset, "--run-dir", &path];
+        let begin = begin.map(str::to_owned);
         let settings = own.chain(told).map(|(key, text)| format!("{}={text}", flag(key)));
         begin.into_iter().chain(settings).collect()
     }
@@ -99,6 +105,23 @@ fn plan(options: &Options, sweep: &Sweep, game: &str, strategy: Strategy, seed: 
     let path = options.out().join("runs").join(&name);
     let log = options.out().join("logs").join(format!("{name}.log"));
     Ok(Run { name, game: resolved.game.clone(), strategy, seed, resolved, path, log })
+}
+
+/// The preset that a run is held against: the paper's, or its own if that one is not for its game.
+pub fn compared(run: &Run) -> &str {
+    if run.game == "cartpole" { &run.resolved.preset } else { PAPER }
+}
+
+/// Where a run's settings are not those of the preset that it is held against, as (setting, here, there).
+pub fn differences(run: &Run) -> Vec<(&'static str, String, String)> {
+    let Ok(paper) = (Layers { preset: Some(compared(run)), ..Layers::default() }).resolve(Some(&run.game))
+    else {
+        return Vec::new();
+    };
+    let keys = SETTINGS.iter().map(|setting| setting.key).filter(|key| !OWN.contains(key));
+    let of = |resolved: &Resolved, key: &str| resolved.settings.get(key).unwrap_or_default();
+    let both = keys.map(|key| (key, of(&run.resolved, key), of(&paper, key)));
+    both.filter(|(_, here, there)| here != there).collect()
 }
 
 /// What all runs of a sweep share.
@@ -207,9 +230,9 @@ pub(super) mod tests {
         assert_eq!(names.len(), 6);
         assert_eq!((names[0], names[5]), ("cartpole-uniform-seed4", "cartpole-ver-seed5"));
         let words = runs[1].words(&sweep(5_000)).join(" ");
-        assert!(words.starts_with("train cartpole --preset cartpole --run-dir "), "{words}");
+        assert!(words.starts_with("train cartpole --lifeline --preset cartpole --run-dir "), "{words}");
         assert!(words.ends_with("cartpole-per-seed4 --seed=4 --strategy=per --frames=5000"), "{words}");
-        assert!(!runs[1].has_begun() && !runs[1].is_finished());
+        assert!(!runs[1].can_go_on() && !runs[1].is_finished());
     }
 
     #[test]
@@ -217,9 +240,34 @@ pub(super) mod tests {
         let out = tempfile::tempdir().unwrap();
         let run = runs(&options(out.path()), &sweep(5_000)).unwrap().remove(0);
         run::RunDir::create(&run.path, &run.resolved).unwrap();
-        assert!(run.words(&sweep(5_000)).join(" ").starts_with("train --resume "));
+        assert!(
+            run.words(&sweep(5_000)).join(" ").starts_with("train cartpole "),
+            "there are no weights yet"
+        );
+        run::checkpoint::write(&checkpoints(&run.path), "0000000250", |_| Ok(())).unwrap();
+        assert!(run.words(&sweep(5_000)).join(" ").starts_with("train --lifeline --resume "));
         run::checkpoint::write(&checkpoints(&run.path), "final", |_| Ok(())).unwrap();
         assert!(run.is_finished());
+    }
+
+    #[test]
+    fn what_differs_from_the_papers_settings_is_known() {
+        let out = tempfile::tempdir().unwrap();
+        let of = |preset: &str| {
+            let games = vec!["boxing".to_owned()];
+            let sweep = Sweep { games, preset: preset.to_owned(), flags: Vec::new(), ..sweep(5_000) };
+            differences(&runs(&options(out.path()), &sweep).unwrap()[0])
+        };
+        assert_eq!(of("paper-atari"), []);
+        let own = differences(&runs(&options(out.path()), &sweep(5_000)).unwrap()[0]);
+        assert_eq!(
+            own.iter().map(|(key, ..)| *key).collect::<Vec<_>>(),
+            ["frames"],
+            "of CartPole's own preset"
+        );
+        let quick = of("quick");
+        assert!(quick.iter().any(|(key, here, there)| *key == "temperature" && here != there), "{quick:?}");
+        assert!(!quick.iter().any(|(key, ..)| *key == "strategy" || *key == "discount"), "{quick:?}");
     }
 
     #[test]

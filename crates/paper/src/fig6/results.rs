@@ -29,7 +29,7 @@ pub struct Point {
     pub frames: u64,
     /// Mean score.
     pub mean: f64,
-    /// Its standard error: over games for one seed, over seeds for several.
+    /// Its standard error; of several seeds see [`pooled`].
     pub stderr: f64,
 }
 
@@ -50,9 +50,9 @@ impl Scored {
         Ok(Self { game, strategy, seed, finished: run.is_finished(), points })
     }
 
-    /// The score of the last weights, once there are such.
-    pub fn last(&self) -> Option<f64> {
-        self.points.last().filter(|_| self.finished).map(|point| point.mean)
+    /// The evaluation of the last weights, once there are such.
+    pub fn last(&self) -> Option<Point> {
+        self.points.last().filter(|_| self.finished).copied()
     }
 
     /// Columns of [`Scored::rows`].
@@ -83,21 +83,24 @@ pub fn curve(scored: &[Scored], game: &str, strategy: Strategy, every: u64) -> V
         // Of one run the newest counts, should two lie together.
         let newest = |run: &&Scored| run.points.iter().rev().find(|point| place(point) == at).copied();
         let points: Vec<Point> = runs.iter().filter_map(newest).collect();
-        match points.as_slice() {
-            [one] => *one,
-            several => {
-                let means: Vec<f64> = several.iter().map(|point| point.mean).collect();
-                let frames = several.iter().map(|point| point.frames).sum::<u64>() / several.len() as u64;
-                let (mean, stderr) = mean_and_error(&means);
-                Point { frames, mean, stderr }
-            }
-        }
+        pooled(&points)
     };
     places.into_iter().map(mean).collect()
 }
 
-/// The scores at the end of the finished seeds of a game and a strategy.
-pub fn finals(scored: &[Scored], game: &str, strategy: Strategy) -> Vec<f64> {
+/// The mean of seeds' evaluations. Its error is that of the games that were played, or that over seeds if it is larger: two
+/// seeds often agree by chance, and games of one seed say nothing of the other.
+pub fn pooled(points: &[Point]) -> Point {
+    let count = points.len().max(1) as f64;
+    let means: Vec<f64> = points.iter().map(|point| point.mean).collect();
+    let (mean, over_seeds) = mean_and_error(&means);
+    let over_games = points.iter().map(|point| point.stderr.powi(2)).sum::<f64>().sqrt() / count;
+    let frames = points.iter().map(|point| point.frames).sum::<u64>() / points.len().max(1) as u64;
+    Point { frames, mean, stderr: over_games.max(over_seeds) }
+}
+
+/// The evaluations at the end of the finished seeds of a game and a strategy.
+pub fn finals(scored: &[Scored], game: &str, strategy: Strategy) -> Vec<Point> {
     let of = scored.iter().filter(|run| run.game == game && run.strategy == strategy);
     of.filter_map(Scored::last).collect()
 }
@@ -116,19 +119,25 @@ mod tests {
     fn seeds_meet_at_about_the_same_frame() {
         let runs = [scored(0, &[(0, 1.0), (1_004, 5.0), (2_001, 6.0)]), scored(1, &[(0, 3.0), (996, 7.0)])];
         let curve = curve(&runs, "boxing", Strategy::Ver, 1_000);
-        assert_eq!(curve[0], Point { frames: 0, mean: 2.0, stderr: 1.0 });
-        assert_eq!(curve[1], Point { frames: 1_000, mean: 6.0, stderr: 1.0 });
+        // Of the games 2/√2, and over the seeds 1.
+        assert_eq!(curve[0], Point { frames: 0, mean: 2.0, stderr: 2f64.sqrt() });
+        assert_eq!(curve[1], Point { frames: 1_000, mean: 6.0, stderr: 2f64.sqrt() });
         assert_eq!(
             curve[2],
             Point { frames: 2_001, mean: 6.0, stderr: 2.0 },
             "one seed has its games' error"
         );
+        let apart = pooled(&[
+            Point { frames: 4, mean: 10.0, stderr: 2.0 },
+            Point { frames: 6, mean: 30.0, stderr: 2.0 },
+        ]);
+        assert_eq!(apart, Point { frames: 5, mean: 20.0, stderr: 10.0 });
         assert!(super::curve(&runs, "boxing", Strategy::Per, 1_000).is_empty());
     }
 
     #[test]
     fn only_a_finished_run_has_a_score_at_the_end() {
         let runs = [scored(0, &[(0, 1.0), (1_000, 5.0)]), scored(1, &[(0, 3.0), (500, 7.0)])];
-        assert_eq!(finals(&runs, "boxing", Strategy::Ver), [5.0]);
+        assert_eq!(finals(&runs, "boxing", Strategy::Ver), [Point { frames: 1_000, mean: 5.0, stderr: 2.0 }]);
     }
 }

@@ -1,10 +1,11 @@
 //! Makes the runs of a sweep, a few at a time, each a `quiver train` of its own.
 //!
 //! What has been done is known from the runs' directories alone, so a sweep can be interrupted in any way and started
-//! again: a finished run is passed over, one that was begun goes on. One that fails is reported and the others go on. If
-//! a sweep was killed, the runs that it had started go on without it; the next sweep finds them in use and waits.
+//! again: a finished run is passed over, one that was begun goes on from its checkpoint. One that fails is reported and
+//! the others go on. If a sweep is killed, the runs that it had started write a checkpoint and end; a sweep that comes
+//! before they are done finds them in use and waits.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -20,6 +21,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::plan::Run;
 use super::progress::{Progress, Standing, frames};
+use super::stopwatch::Stopwatch;
 
 /// How often runs are looked at; also the longest that a signal waits.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -70,7 +72,7 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Makes all runs. `asked` becomes true when someone wants it to stop; a second time, at once.
-    pub fn run(mut self, asked: &AtomicBool, progress: &mut Progress<'_>) -> Outcome {
+    pub fn run(mut self, asked: &AtomicBool, progress: &mut Progress<'_>, time: &mut Stopwatch) -> Outcome {
         let mut stopping: Option<Instant> = None;
         progress.begin(&self.standing());
         loop {
@@ -95,6 +97,7 @@ impl<'a> Supervisor<'a> {
                 break;
             }
             progress.show(|| self.standing());
+            time.tick();
             thread::sleep(LOOK_EVERY);
         }
         progress.end();
@@ -126,7 +129,7 @@ impl<'a> Supervisor<'a> {
                     .say(&format!("fig6: {} is being trained by another process; waiting for it", run.name));
                 State::Elsewhere(Instant::now())
             } else {
-                let goes_on = if run.has_begun() { "going on with" } else { "starting" };
+                let goes_on = if run.can_go_on() { "going on with" } else { "starting" };
                 progress.say(&format!("fig6: {goes_on} {}", run.name));
                 match start(self.quiver, self.sweep, run) {
                     Ok(child) => State::Running(child),
@@ -159,7 +162,11 @@ impl<'a> Supervisor<'a> {
             _ => return,
         };
         match &next {
-            State::Finished => progress.say(&format!("fig6: {} is done", run.name)),
+            State::Finished => {
+                // Nothing that can be done with a finished run of a sweep needs it, and it is large.
+                let _ = fs::remove_dir_all(run.path.join("replay"));
+                progress.say(&format!("fig6: {} is done", run.name));
+            }
             State::Failed(why) => progress.say(&format!("fig6: {why}")),
             _ => {}
         }
@@ -215,14 +222,19 @@ fn terminate(child: &mut Child) {
 }
 
 /// Starts a run in a process group of its own, so that Ctrl-C in a terminal reaches the sweep alone, which passes it on once.
+/// If the sweep dies, so does the other end of the run's standard input, and the run ends by itself.
 fn start(quiver: &Path, sweep: &Sweep, run: &Run) -> Result<Child> {
+    if !run.can_go_on() && run.path.exists() {
+        // It was killed before its first checkpoint.
+        fs::remove_dir_all(&run.path).with_context(|| format!("can't clear {}", run.path.display()))?;
+    }
     let words = run.words(sweep);
     let open = || File::options().create(true).append(true).open(&run.log);
     let mut log = open().with_context(|| format!("can't write {}; free some space", run.log.display()))?;
     writeln!(log, "$ quiver {}", words.join(" "))?;
     let errors = log.try_clone()?;
     let mut command = Command::new(quiver);
-    command.args(words).stdin(Stdio::null()).stdout(log).stderr(errors).process_group(0);
+    command.args(words).stdin(Stdio::piped()).stdout(log).stderr(errors).process_group(0);
     command.spawn().with_context(|| format!("can't start {}; run `make build`", quiver.display()))
 }
 

@@ -7,10 +7,9 @@ use run::units::grouped;
 use super::gains::{Board, Gain, Measure, Middle};
 use super::picture;
 use super::reference::{FRAMES, Reference};
-use super::results::{Scored, finals};
+use super::results::{Point, Scored, finals, pooled};
 use crate::figure::Figure;
 use crate::options::Options;
-use crate::statistics::mean_and_error;
 
 /// Writes `fig6_gains.csv`; what can't be said is left empty.
 pub fn write_gains(options: &Options, board: &Board, gains: &[Gain]) -> Result<()> {
@@ -42,10 +41,9 @@ pub fn scores(figure: &mut Figure, sweep: &Sweep, scored: &[Scored], frames: u64
     let row = |game: &String| {
         let ours = sweep.strategies.iter().map(|&strategy| match finals(scored, game, strategy).as_slice() {
             [] => "–".to_owned(),
-            [one] => format!("{one:.1}"),
-            several => {
-                let (mean, error) = mean_and_error(several);
-                format!("{mean:.1} ± {error:.1}")
+            points => {
+                let Point { mean, stderr, .. } = pooled(points);
+                format!("{mean:.1} ± {stderr:.1}")
             }
         });
         let known = Reference::of(game);
@@ -57,8 +55,8 @@ pub fn scores(figure: &mut Figure, sweep: &Sweep, scored: &[Scored], frames: u64
     };
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let caption = format!(
-        "Scores of the last evaluation at {} frames, mean and standard error over seeds, beside the paper's at {} (read off \
-         its figure, ±2% of the axes)",
+        "Scores of the last evaluation at {} frames, mean and standard error (over the evaluation games, or over seeds if \
+         that is larger), beside the paper's at {} (read off its figure, ±2% of the axes)",
         grouped(frames),
         grouped(FRAMES)
     );

@@ -20,14 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const FAKE: &str = r#"#!/bin/sh
 here=$(dirname "$0")
 echo "$*" >>"$here/started"
-case "$2" in
-    --resume) run=$3 ;;
+case "$3" in
+    --resume) run=$4 ;;
     *)
         while [ $# -gt 0 ]; do
             case "$1" in --run-dir) run=$2 ;; esac
             shift
         done
-        mkdir -p "$run/checkpoints"
+        mkdir -p "$run/checkpoints/250" "$run/replay"
         echo 'made up' >"$run/config.toml" ;;
 esac
 name=${run##*/}
@@ -71,7 +71,7 @@ fn a_sweep_makes_every_run_once_and_draws_them() {
     let figure = made(&options, &sweep(5_000), &quiver).unwrap();
     assert_eq!(started(folder.path()).len(), 6);
     assert!(figure.claims.iter().all(|claim| claim.verdict == Verdict::Open), "{:?}", figure.claims);
-    assert!(figure.about.contains("can not show which is better"));
+    assert!(figure.about.contains("says nothing of which is better"));
     let rows = fs::read_to_string(options.out.join("fig6.csv")).unwrap();
     assert!(rows.starts_with("game,strategy,seed,frames,mean,stderr\ncartpole,uniform,4,0,1,1\n"), "{rows}");
     assert!(rows.contains("cartpole,ver,5,500,35,1"), "{rows}");
@@ -79,6 +79,8 @@ fn a_sweep_makes_every_run_once_and_draws_them() {
     // Seeds 4 and 5: 34.5 over 14.5.
     assert!(gains.contains(&format!("ver,uniform,relative,1,{}", 100.0 * (34.5 - 14.5) / 14.5)), "{gains}");
     assert!(options.out.join("fig6.svg").is_file());
+    let run = options.out.join("runs/cartpole-ver-seed5");
+    assert!(run.is_dir() && !run.join("replay").exists(), "of a finished run only what is small is kept");
 
     made(&options, &sweep(5_000), &quiver).unwrap();
     assert_eq!(started(folder.path()).len(), 6, "finished runs are not repeated");
@@ -118,7 +120,8 @@ fn a_sweep_that_is_stopped_goes_on_where_it_was() {
     made(&options, &sweep(5_000), &quiver).unwrap();
     let after = started(folder.path());
     assert_eq!(after.len() - before, 3, "{after:?}");
-    let resumed = after[before..].iter().filter(|words| words.starts_with("train --resume ")).count();
+    let resumed =
+        after[before..].iter().filter(|words| words.starts_with("train --lifeline --resume ")).count();
     assert_eq!(resumed, 2, "two had begun: {after:?}");
 }
 
@@ -146,6 +149,7 @@ fn a_run_that_another_process_trains_is_waited_for() {
     let sweep = Sweep { strategies: vec![Strategy::Ver], seeds: 1, ..sweep(5_000) };
     let run = plan::runs(&options, &sweep).unwrap().remove(0);
     let held = run::RunDir::create(&run.path, &run.resolved).unwrap();
+    fs::create_dir_all(run.path.join("checkpoints/250")).unwrap();
     let said = std::sync::Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -161,7 +165,21 @@ fn a_run_that_another_process_trains_is_waited_for() {
             .unwrap();
     });
     assert_eq!(started(folder.path()).len(), 1);
-    assert!(started(folder.path())[0].starts_with("train --resume "));
+    assert!(started(folder.path())[0].starts_with("train --lifeline --resume "));
+}
+
+#[test]
+fn a_run_that_was_killed_before_its_first_checkpoint_begins_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(&folder.path().join("out"));
+    let sweep = Sweep { strategies: vec![Strategy::Ver], seeds: 1, ..sweep(5_000) };
+    let run = plan::runs(&options, &sweep).unwrap().remove(0);
+    drop(run::RunDir::create(&run.path, &run.resolved).unwrap());
+    fs::create_dir_all(run.path.join("checkpoints")).unwrap();
+    fs::write(run.path.join("evaluations.jsonl"), "of weights that are lost").unwrap();
+    made(&options, &sweep, &fake(folder.path(), "")).unwrap();
+    assert!(started(folder.path())[0].starts_with("train cartpole --lifeline --preset "));
+    assert!(run.is_finished());
 }
 
 #[test]
@@ -175,10 +193,16 @@ fn only_the_papers_own_experiment_can_decide() {
         interval,
         paper: None,
     };
-    assert_eq!(verdict(&gain(Some((1.0, 9.0)), 9), FRAMES, 3), Verdict::Holds);
-    assert_eq!(verdict(&gain(Some((-9.0, -1.0)), 9), FRAMES, 3), Verdict::Fails);
-    assert_eq!(verdict(&gain(Some((-1.0, 9.0)), 9), FRAMES, 3), Verdict::Open);
-    assert_eq!(verdict(&gain(Some((1.0, 9.0)), 2), FRAMES, 3), Verdict::Open);
-    assert_eq!(verdict(&gain(Some((1.0, 9.0)), 9), 200_000, 3), Verdict::Open);
-    assert_eq!(verdict(&gain(None, 9), FRAMES, 1), Verdict::Open);
+    let verdict = |gain: &Gain, frames, seeds, preset: &str| {
+        verdict(gain, frames, &Sweep { seeds, preset: preset.to_owned(), ..sweep(5_000) })
+    };
+    let paper =
+        |interval, games, frames, seeds| verdict(&gain(interval, games), frames, seeds, "paper-atari");
+    assert_eq!(paper(Some((1.0, 9.0)), 9, FRAMES, 3), Verdict::Holds);
+    assert_eq!(paper(Some((-9.0, -1.0)), 9, FRAMES, 3), Verdict::Fails);
+    assert_eq!(paper(Some((-1.0, 9.0)), 9, FRAMES, 3), Verdict::Open);
+    assert_eq!(paper(Some((1.0, 9.0)), 2, FRAMES, 3), Verdict::Open);
+    assert_eq!(paper(Some((1.0, 9.0)), 9, 200_000, 3), Verdict::Open);
+    assert_eq!(paper(None, 9, FRAMES, 1), Verdict::Open);
+    assert_eq!(verdict(&gain(Some((1.0, 9.0)), 9), FRAMES, 3, "quick"), Verdict::Open);
 }

@@ -52,13 +52,14 @@ fn summary(out: &mut String, figures: &[Figure]) {
         return;
     }
     let rows = figures.iter().flat_map(|figure| figure.claims.iter().map(move |claim| (figure, claim)));
-    *out += "<div class=\"scroll\"><table class=\"claims\">\n<tr><th>figure</th><th>the paper's claim</th><th>verdict</th></tr>\n";
+    *out += "<div class=\"scroll\"><table class=\"claims\">\n<tr><th>figure</th><th>claim</th><th>whose</th><th>verdict</th></tr>\n";
     for (figure, claim) in rows {
         let name = escape(&figure.name);
         let _ = writeln!(
             out,
-            "<tr><td><a href=\"#{name}\">{name}</a></td><td>{}</td>{}</tr>",
+            "<tr><td><a href=\"#{name}\">{name}</a></td><td>{}</td><td>{}</td>{}</tr>",
             escape(&claim.claim),
+            escape(claim.whose.name()),
             verdict_cell(claim)
         );
     }
@@ -101,10 +102,11 @@ fn claims(out: &mut String, claims: &[Claim]) {
     if claims.is_empty() {
         return;
     }
-    *out += "<div class=\"scroll\"><table class=\"claims\">\n<tr><th>the paper's claim</th><th>measured</th><th>verdict</th></tr>\n";
+    *out += "<div class=\"scroll\"><table class=\"claims\">\n<tr><th>claim</th><th>whose</th><th>measured</th><th>verdict</th></tr>\n";
     for claim in claims {
-        let cells = (escape(&claim.claim), escape(&claim.measured), verdict_cell(claim));
-        let _ = writeln!(out, "<tr><td>{}</td><td>{}</td>{}</tr>", cells.0, cells.1, cells.2);
+        let [said, whose, measured] = [&claim.claim, claim.whose.name(), &claim.measured].map(escape);
+        let verdict = verdict_cell(claim);
+        let _ = writeln!(out, "<tr><td>{said}</td><td>{whose}</td><td>{measured}</td>{verdict}</tr>");
     }
     *out += "</table></div>\n";
 }

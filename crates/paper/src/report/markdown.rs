@@ -25,10 +25,13 @@ fn section(out: &mut String, figure: &Figure) {
     let claim_rows: Vec<Vec<String>> = figure
         .claims
         .iter()
-        .map(|claim| vec![claim.claim.clone(), claim.measured.clone(), verdict(claim.verdict).to_owned()])
+        .map(|claim| {
+            let (whose, verdict) = (claim.whose.name().to_owned(), verdict(claim.verdict).to_owned());
+            vec![claim.claim.clone(), whose, claim.measured.clone(), verdict]
+        })
         .collect();
     if !claim_rows.is_empty() {
-        table(out, &["the paper's claim", "measured", "verdict"].map(str::to_owned), &claim_rows);
+        table(out, &["claim", "whose", "measured", "verdict"].map(str::to_owned), &claim_rows);
     }
     for picture in &figure.pictures {
         // In brackets a bracket would end the text.
