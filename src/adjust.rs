@@ -33,7 +33,8 @@ pub struct Adjust {
     /// α: priorities are raised to this power
     #[arg(long, value_name = "ALPHA")]
     priority_exponent: Option<String>,
-    /// Go on without these shards, which are lost for good: numbers from 0 with commas between, or none to go on with all
+    /// Go on without these shards, which are lost for good: numbers from 0 with commas between, or none to go on with all,
+    /// each as soon as it answers
     #[arg(long, value_name = "NUMBERS")]
     without_shards: Option<String>,
 }

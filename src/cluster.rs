@@ -17,6 +17,7 @@ mod signals;
 mod sockets;
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -24,6 +25,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use run::Resolved;
+use run::adjusted::{self, Changes};
 use run::event::{Event, Outcome};
 use run::progress::Progress;
 
@@ -47,15 +49,29 @@ const LAST_NEWS_WAIT: Duration = Duration::from_secs(5);
 /// Events that wait to be shown; beyond that the learner waits.
 const EVENTS_MAX: usize = 256;
 
-/// Trains a new run in `run`, or goes on with the one that is there.
-pub fn train(run: &Path, resolved: &Resolved) -> anyhow::Result<ExitCode> {
+/// Trains a new run in `run`, or goes on with the one that is there. Its page is at `page`, or at a free port.
+///
+/// `said` is kept as changed once the run is ours. With a lifeline, the end of standard input is a wish to stop.
+pub fn train(
+    run: &Path,
+    resolved: &Resolved,
+    said: &Changes,
+    page: Option<SocketAddr>,
+    lifeline: bool,
+) -> anyhow::Result<ExitCode> {
     let programs = Programs::find()?;
     torch::probe()?;
     let signals = Signals::catch().context("can't catch Ctrl-C")?;
+    if lifeline {
+        signals.heed_input();
+    }
     let sockets = Sockets::open(run, &plan::socket_names(&resolved.settings))?;
+    if !said.is_empty() {
+        adjusted::keep(run, said)?;
+    }
     fs::write(sockets.config(), resolved.to_toml(true))
         .with_context(|| format!("can't write {}; free some space", sockets.config().display()))?;
-    let plans = plan::cluster(&programs, &sockets, run, &resolved.settings);
+    let plans = plan::cluster(&programs, &sockets, run, &resolved.settings, page);
     let (sender, events) = sync_channel(EVENTS_MAX);
     let mut cluster = Cluster {
         run,
@@ -66,6 +82,7 @@ pub fn train(run: &Path, resolved: &Resolved) -> anyhow::Result<ExitCode> {
         signals,
         asked: false,
         progress: Progress::new(resolved),
+        page: None,
         roster: None,
         roster_due: Instant::now(),
         frames: 0,
@@ -86,6 +103,8 @@ struct Cluster<'a> {
     /// Whether someone has asked to stop.
     asked: bool,
     progress: Progress,
+    /// Where the page was last said to be.
+    page: Option<String>,
     /// There once the learner has made the run's directory.
     roster: Option<Roster>,
     roster_due: Instant,
@@ -189,9 +208,14 @@ impl Cluster<'_> {
     /// The learner is there, for the first time or again.
     fn ready(&mut self, frames: u64) {
         self.frames = frames;
-        if self.roster.is_some() {
-            return;
+        if self.roster.is_none() {
+            self.begin(frames);
         }
+        self.point_out_page();
+    }
+
+    /// There is a directory: the others can be started.
+    fn begin(&mut self, frames: u64) {
         self.progress.begin(self.resolved, self.run, frames);
         self.roster = Some(Roster::new(self.run));
         let logs = self.run.join("logs");
@@ -206,6 +230,16 @@ impl Cluster<'_> {
         let now = Instant::now();
         for child in self.children.iter_mut().filter(|child| child.role() != Role::Learner) {
             child.due = Some(now);
+        }
+    }
+
+    /// Says where the page is, unless that is known.
+    fn point_out_page(&mut self) {
+        let learner = self.children.iter().find(|child| child.role() == Role::Learner);
+        let page = learner.and_then(|learner| roster::metrics(&self.sockets.status(learner.name())));
+        if let Some(page) = page.filter(|page| self.page.as_ref() != Some(page)) {
+            self.progress.say(&format!("watch it at {page}/"));
+            self.page = Some(page);
         }
     }
 

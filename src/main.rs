@@ -12,6 +12,7 @@ mod cluster;
 mod config;
 mod doctor;
 mod games;
+mod health;
 mod inspect;
 mod output;
 mod paper;
@@ -50,6 +51,7 @@ enum Command {
     Config(config::Config),
     Games(games::Games),
     Doctor(doctor::Doctor),
+    Health(health::Health),
 }
 
 const EXAMPLES: &str = "\
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Command::Config(config) => config.run(),
         Command::Games(games) => games.run(),
         Command::Doctor(doctor) => doctor.run(),
+        Command::Health(health) => health.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::Args;
+use run::curve::display_name;
 use run::directory::{DirectoryError, write_whole};
 
 use crate::output::say;
@@ -82,7 +83,7 @@ impl Plot {
 
 /// One picture of several runs. Baselines are of one run's settings, so they are shown when there is one run.
 fn compose(mut recorded: Vec<Recorded>, title: Option<&str>) -> Figure {
-    let games: BTreeSet<_> = recorded.iter().map(|run| curve::display_name(&run.game)).collect();
+    let games: BTreeSet<_> = recorded.iter().map(|run| display_name(&run.game)).collect();
     let several_games = games.len() > 1;
     let games = games.into_iter().collect::<Vec<_>>().join(", ");
     let baselines =

@@ -134,7 +134,7 @@ impl Playing {
             }
         }
         if absent(&self.member.membership.news.borrow().shards) != self.absent {
-            return Ok(Some(End::Replaced("the run goes on with other shards".into())));
+            return Ok(Some(End::Rearranged));
         }
         Ok(self.member.end())
     }

@@ -59,6 +59,8 @@ pub(crate) enum End {
     Done,
     /// Someone else has this place now, or the learner knows nothing of it: join as a new member.
     Replaced(String),
+    /// The run goes on with other shards: join anew, in the same place.
+    Rearranged,
 }
 
 /// What both kinds of members work with.
@@ -94,6 +96,7 @@ impl Args {
         let mut wish = self.index;
         while !stop.load(Ordering::Relaxed) {
             let Some(member) = self.join(&runtime, wish, &metrics, &health, &stop)? else { break };
+            let index = member.membership.joined.index;
             metrics.incarnations.inc();
             let end = match self.evaluate {
                 true => Evaluator::new(member).run(&runtime)?,
@@ -105,6 +108,10 @@ impl Args {
                     warn!(reason, "joining again as a new member");
                     // The place is someone else's: wishing for it again would only take it back.
                     wish = None;
+                }
+                End::Rearranged => {
+                    info!("the run goes on with other shards; joining anew");
+                    wish = Some(index);
                 }
             }
         }

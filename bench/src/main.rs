@@ -1,7 +1,7 @@
 //! Side-by-side benchmarks: ours against the bare library underneath, in one run on one machine.
 //!
 //! One file per topic ([`environment`], [`actor`], [`learner`], [`replay`], [`growth`], [`codec`]; with processes of their
-//! own [`service`], [`durability`], [`soak`], [`peers`] and [`cluster`]), each giving a [`section::Section`] of the printed
+//! own [`service`], [`durability`], [`scale`], [`soak`], [`peers`] and [`cluster`]), each giving a [`section::Section`] of the printed
 //! table. Read [`measure`] first: it says what a rate is here.
 #![forbid(unsafe_code)]
 
@@ -22,6 +22,7 @@ mod codec;
 mod durability;
 mod growth;
 mod peers;
+mod scale;
 mod service;
 mod shard;
 mod soak;
@@ -80,6 +81,8 @@ enum Topic {
     Durability,
     /// What a call costs as the replay grows.
     Growth,
+    /// Several hundred actors against two shards, until these do not keep up. Not part of the whole.
+    Scale,
     /// A shard under full load for half an hour. Not part of the whole.
     Soak,
     /// A shard against dm-reverb, the sum tree against cpprb and torchrl. Not part of the whole: it installs 7 GB.
@@ -100,6 +103,7 @@ impl Topic {
             Topic::Service => service::section(seconds),
             Topic::Durability => durability::section(seconds),
             Topic::Growth => growth::section(seconds),
+            Topic::Scale => scale::section(seconds),
             Topic::Soak => soak::section(args.minutes, &args.out),
             Topic::Peers => peers::section(seconds),
             Topic::Cluster => cluster::section(seconds),
@@ -125,7 +129,7 @@ fn run(args: &Args) -> Result<()> {
     }
     let mut measured = Vec::new();
     let wanted = |topic: &&Topic| {
-        args.only.map_or(!matches!(topic, Topic::Peers | Topic::Soak), |only| only == **topic)
+        args.only.map_or(!matches!(topic, Topic::Peers | Topic::Scale | Topic::Soak), |only| only == **topic)
     };
     for topic in Topic::value_variants().iter().filter(wanted) {
         let section = topic.measure(args)?;

@@ -114,15 +114,7 @@ impl Cast {
         let mut shard = Shard::new(address.clone(), told, 0);
         connect(&mut shard).await?;
         let actor = |actor: u32| {
-            let hello = v1::InsertHello {
-                caller: Some(proto::caller(RUN)),
-                actor,
-                incarnation: 1,
-                codec: spec.codec.to_string(),
-                frame_bytes: spec.options.frame_bytes as u32,
-                stack: spec.options.stack as u32,
-                ..v1::InsertHello::default()
-            };
+            let hello = insert_hello(actor, spec);
             let frames = recordings[actor as usize % recordings.len()].clone();
             let chunks = Writer::new(actor, frames, spec.codec, spec.actions);
             let writer =
@@ -286,6 +278,19 @@ impl Actor {
         }
         self.writer.flush().await.map_err(ended)?;
         Ok(done)
+    }
+}
+
+/// How an actor introduces itself to the shard.
+pub fn insert_hello(actor: u32, spec: &StoreSpec) -> v1::InsertHello {
+    v1::InsertHello {
+        caller: Some(proto::caller(RUN)),
+        actor,
+        incarnation: 1,
+        codec: spec.codec.to_string(),
+        frame_bytes: spec.options.frame_bytes as u32,
+        stack: spec.options.stack as u32,
+        ..v1::InsertHello::default()
     }
 }
 

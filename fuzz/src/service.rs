@@ -66,6 +66,7 @@ pub fn run(data: &[u8]) {
             fsync: Fsync::Never,
             restore: None,
             bytes_limit: BYTES_LIMIT,
+            end_with_run: false,
         };
         runtime.block_on(async {
             let server = Server::bind(&config, &Registry::new()).await.expect("a shard in memory");

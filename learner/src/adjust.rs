@@ -1,17 +1,12 @@
 //! Settings that may change while a run trains: its pace, how much its replay keeps, which shards it goes on without.
 //!
-//! A change is checked as a whole before any of it is done. What was changed is kept beside the run's configuration, so
-//! that a learner that comes back goes on with it.
+//! A change is checked as a whole before any of it is done, and kept ([`run::adjusted`]).
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context, Result};
 use envs::Spec;
 use proto::StoreSpec;
 use replay::rate::{RateError, RateLimiter};
 use run::Resolved;
-use run::directory::write_whole;
+use run::adjusted::Changes;
 use run::settings::Settings;
 
 use crate::setup;
@@ -22,9 +17,6 @@ pub const ADJUSTABLE: [&str; 5] =
 
 /// Batches by which the ratio may drift besides what the prefetch needs: enough that neither side waits for a message.
 const DRIFT_BATCHES: f64 = 2.0;
-
-/// Settings and their new values, as text.
-pub type Changes = BTreeMap<String, String>;
 
 /// How the shards of a run stand, for judging a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,28 +84,6 @@ pub fn changed(resolved: &Resolved, changes: &Changes, held: Held) -> Result<Res
     Ok(changed)
 }
 
-fn path(run: &Path) -> PathBuf {
-    run.join("adjusted.json")
-}
-
-/// Keeps changes beside the run's configuration, with those of before.
-pub fn keep(run: &Path, changes: &Changes) -> Result<()> {
-    let mut all = kept(run)?;
-    all.extend(changes.clone());
-    write_whole(&path(run), serde_json::to_string_pretty(&all)?.as_bytes())?;
-    Ok(())
-}
-
-/// What was changed in this run so far.
-pub fn kept(run: &Path) -> Result<Changes> {
-    match std::fs::read(path(run)) {
-        Ok(text) => serde_json::from_slice(&text)
-            .context("adjusted.json is damaged: delete it to forget what was changed"),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Changes::new()),
-        Err(error) => Err(error).context("can't read adjusted.json"),
-    }
-}
-
 /// The ratio that settings ask for.
 pub fn limiter(settings: &Settings) -> Result<RateLimiter, RateError> {
     let (batch, ratio) = (settings.batch_size as f64, settings.samples_per_insert.0);
@@ -177,17 +147,5 @@ mod tests {
         assert!(change_of(held(1_000), "min_size", "60000").unwrap_err().contains("replay_bytes"));
         assert!(change_of(held(1_000), "min_size", "50000").is_ok());
         assert!(change_of(held(1_000), "without_shards", "1").unwrap_err().contains("replay_bytes"));
-    }
-
-    #[test]
-    fn what_was_changed_is_kept_and_added_to() {
-        let folder = tempfile::tempdir().unwrap();
-        let one = |key: &str, text: &str| Changes::from([(key.to_owned(), text.to_owned())]);
-        assert_eq!(kept(folder.path()).unwrap(), Changes::new());
-        keep(folder.path(), &one("capacity", "1000")).unwrap();
-        keep(folder.path(), &one("min_size", "100")).unwrap();
-        keep(folder.path(), &one("capacity", "2000")).unwrap();
-        let all = kept(folder.path()).unwrap();
-        assert_eq!((all["capacity"].as_str(), all["min_size"].as_str(), all.len()), ("2000", "100", 2));
     }
 }

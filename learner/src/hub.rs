@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use proto::{Report, Weights};
 use rpc::place::Place;
 use run::Resolved;
+use run::adjusted::{self, Changes};
 use tokio::sync::{mpsc, watch};
 
-use crate::adjust::{self, Changes, Held};
+use crate::adjust::{self, Held};
 
 /// Reports that may wait for the training thread, which looks for them several times a second.
 pub const REPORTS_MAX: usize = 1024;
@@ -97,6 +98,7 @@ pub struct Hub {
 struct Members {
     by_place: BTreeMap<(Role, u32), Member>,
     joined: u32,
+    joins: BTreeMap<Role, u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -158,7 +160,7 @@ impl Hub {
         self.resolved.send_if_modified(|resolved| {
             // Kept first: a learner that dies now comes back with it.
             outcome = adjust::changed(resolved, changes, held).and_then(|changed| {
-                adjust::keep(&self.directory, changes).map_err(|error| format!("{error:#}"))?;
+                adjusted::keep(&self.directory, changes).map_err(|error| error.to_string())?;
                 Ok(changed)
             });
             let Ok(changed) = &outcome else { return false };
@@ -179,6 +181,7 @@ impl Hub {
         let index = index.filter(|&index| index < MEMBERS_MAX).ok_or(Denied::Full { most: MEMBERS_MAX })?;
         // Unique and growing over all starts of the learner, which are counted in the run's directory.
         members.joined += 1;
+        *members.joins.entry(role).or_default() += 1;
         let incarnation = u64::from(self.charter.incarnation) << 32 | u64::from(members.joined);
         members.by_place.insert((role, index), Member { incarnation, streams: 0, joined: Instant::now() });
         Ok((index, incarnation))
@@ -219,6 +222,11 @@ impl Hub {
     pub fn connected(self: &Arc<Self>, role: Role, index: u32, incarnation: u64) -> Connected {
         self.count_stream((role, index), incarnation, 1);
         Connected { hub: self.clone(), place: (role, index), incarnation }
+    }
+
+    /// Members that joined as new ones, in this learner's life.
+    pub fn joins(&self, role: Role) -> u64 {
+        self.members().joins.get(&role).copied().unwrap_or_default()
     }
 
     /// Members that are connected now.
@@ -284,10 +292,10 @@ mod tests {
         let one = |key: &str, text: &str| Changes::from([(key.to_owned(), text.to_owned())]);
         assert!(hub.adjust(&one("capacity", "1")).is_err());
         assert!(!heard.has_changed().unwrap());
-        assert_eq!(adjust::kept(folder.path()).unwrap(), Changes::new());
+        assert_eq!(adjusted::kept(folder.path()).unwrap(), Changes::new());
         hub.adjust(&one("samples_per_insert", "4")).unwrap();
         assert_eq!(heard.borrow().settings.samples_per_insert.0, Some(4.0));
-        assert_eq!(adjust::kept(folder.path()).unwrap(), one("samples_per_insert", "4"));
+        assert_eq!(adjusted::kept(folder.path()).unwrap(), one("samples_per_insert", "4"));
     }
 
     #[test]
@@ -302,6 +310,7 @@ mod tests {
         assert_eq!(hub.join(Role::Actor, None).unwrap().0, 2, "a place is kept for a moment");
         hub.members().by_place.get_mut(&(Role::Actor, 0)).unwrap().joined -= STREAM_PATIENCE;
         assert_eq!(hub.join(Role::Actor, None).unwrap().0, 0);
+        assert_eq!((hub.joins(Role::Actor), hub.joins(Role::Evaluator)), (4, 1));
     }
 
     #[test]

@@ -160,6 +160,7 @@ impl Intake {
     /// An intake, and where to see how it stands.
     pub fn new(parts: Parts) -> (Self, watch::Receiver<Standing>) {
         let (standing, receiver) = watch::channel(Standing::default());
+        parts.metrics.aims(&parts.settings, parts.fleet.len());
         let intake = Self {
             fleet: parts.fleet,
             importance: Importance::new(&parts.settings),
@@ -250,7 +251,8 @@ impl Intake {
             Err(error) => warn!(%error, "the ratio can't be changed"),
         }
         let spec = adjust::store(&settings, &self.environment, self.fleet.len());
-        self.fleet.tell(&spec, &settings.without_shards.0);
+        self.fleet.tell(&spec, &settings.without_shards.0)?;
+        self.metrics.aims(&settings, self.fleet.len());
         self.settings = settings;
         // Grants carry it. A shard that is away hears of it when it is back.
         self.ask_for_news(Duration::ZERO).await
@@ -312,14 +314,18 @@ impl Intake {
             let missing = wanted - good.len();
             let stratified = self.settings.stratified && missing == wanted;
             let points = masses.draw(missing, stratified, &mut self.rng);
+            let started = Instant::now();
             let drawn = self.fleet.draw(&points, &mut masses).await?;
+            self.metrics.spent("draw", started);
             self.publish();
             if good.iter().any(|(shard, ..)| masses.share(*shard) <= 0.0) {
                 // A shard that gave items before is lost: their probability is not known any more.
                 good.clear();
                 self.assembler.as_mut().expect("given back").clear();
             }
+            let started = Instant::now();
             let unpacked = self.unpack(drawn).await;
+            self.metrics.spent("unpack", started);
             self.forget(&unpacked);
             good.extend(unpacked.good);
             self.assembler = Some(unpacked.assembler);
@@ -363,7 +369,9 @@ impl Intake {
         let importance_weight =
             weights.as_ref().map_or(1.0, |weights| weights.iter().sum::<f64>() / weights.len() as f64);
         let assembler = self.assembler.as_mut().expect("given back");
+        let started = Instant::now();
         let batch = assembler.finish(&self.input, self.device, weights.as_deref());
+        self.metrics.spent("copy", started);
         let age_inserts = good.iter().map(|(.., age)| *age as f64).sum::<f64>() / good.len() as f64;
         let keys = good.into_iter().map(|(shard, key, ..)| (shard, key)).collect();
         let number = self.drawn;

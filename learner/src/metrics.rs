@@ -1,10 +1,15 @@
 //! What the learner measures. `docs/metrics.md` says what each means.
 
+use std::time::Instant;
+
 use prometheus::core::Collector;
 use prometheus::{
-    Counter, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry,
+    Counter, CounterVec, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
+    Opts, Registry,
 };
+use run::settings::Settings;
+
+use crate::scores::Scores;
 
 /// The learner's metrics.
 #[derive(Clone, Debug)]
@@ -12,9 +17,11 @@ use prometheus::{
 pub struct Metrics {
     pub updates: IntCounter,
     pub frames: IntGauge,
+    pub frames_budget: IntGauge,
     pub update_seconds: Histogram,
     pub prepare_seconds: Histogram,
     pub wait_seconds: Counter,
+    pub stage_seconds: CounterVec,
     pub waiting: IntGaugeVec,
     pub loss: Gauge,
     pub td_error: Gauge,
@@ -25,6 +32,7 @@ pub struct Metrics {
     pub samples: IntCounter,
     pub inserts: IntCounter,
     pub samples_per_insert: Gauge,
+    pub samples_per_insert_target: Gauge,
     pub prefetched: IntGauge,
     pub prefetch_lag: Gauge,
     pub sample_age: Gauge,
@@ -34,15 +42,21 @@ pub struct Metrics {
     pub weights_version: IntGauge,
     pub weights_bytes: IntGauge,
     pub members: IntGaugeVec,
+    pub joins: IntCounterVec,
     pub shards: IntGauge,
+    pub shards_wanted: IntGauge,
     pub replay_items: IntGauge,
     pub episodes: IntCounter,
     pub training_score: Gauge,
-    pub evaluation_score: Gauge,
+    pub scores: Scores,
+    pub diverged_time: Gauge,
     pub checkpoints: IntCounter,
     pub checkpoint_seconds: Histogram,
     pub refused: IntCounterVec,
 }
+
+/// What takes time beside waiting and training, as labels.
+const STAGES: [&str; 4] = ["draw", "unpack", "copy", "publish"];
 
 /// What the learner can wait for, as labels.
 pub const WAITS: [&str; 4] = ["shards", "filling", "inserts", "evaluation"];
@@ -73,6 +87,7 @@ impl Metrics {
         Self {
             updates: total("learner_updates_total", "Gradient steps of this process"),
             frames: count("learner_frames", "Emulator frames of the whole run"),
+            frames_budget: count("learner_frames_budget", "Emulator frames at which training ends"),
             update_seconds: seconds("learner_update_seconds", "Time of one gradient step in libtorch"),
             prepare_seconds: seconds("learner_prepare_seconds", "Time to sample and unpack one batch"),
             wait_seconds: add(
@@ -82,6 +97,13 @@ impl Metrics {
                     "Time that the training thread waited for a batch",
                 ),
             ),
+            stage_seconds: {
+                let help = "Time spent on this, beside waiting and training";
+                let opts = Opts::new("learner_stage_seconds_total", help);
+                let stages = add(registry, CounterVec::new(opts, &["stage"]));
+                STAGES.iter().for_each(|stage| drop(stages.with_label_values(&[*stage])));
+                stages
+            },
             waiting: counts("learner_waiting", "1 while the learner waits for this", "for", &WAITS),
             loss: gauge("learner_loss", "Weighted mean loss, over the last 200 updates"),
             td_error: gauge("learner_td_error", "Mean absolute TD error, over the last 200 updates"),
@@ -100,6 +122,10 @@ impl Metrics {
             samples_per_insert: gauge(
                 "learner_samples_per_insert",
                 "Samples per insert since the ratio began",
+            ),
+            samples_per_insert_target: gauge(
+                "learner_samples_per_insert_target",
+                "Samples per insert as the settings want it, 0 if both sides run free",
             ),
             prefetched: count("learner_prefetched_batches", "Batches that wait for the training thread"),
             prefetch_lag: gauge(
@@ -124,11 +150,27 @@ impl Metrics {
             weights_version: count("learner_weights_version", "Number of the newest published weights"),
             weights_bytes: count("learner_weights_bytes", "Size of the published weights"),
             members: counts("learner_members", "Members that are connected", "role", &["actor", "evaluator"]),
+            joins: totals(
+                "learner_joins_total",
+                "Members that joined as new ones",
+                "role",
+                &["actor", "evaluator"],
+            ),
             shards: count("learner_shards_reachable", "Shards that answer"),
+            shards_wanted: count("learner_shards", "Shards that shall answer"),
             replay_items: count("learner_replay_items", "Transitions in all shards that answer"),
             episodes: total("learner_episodes_total", "Training games that ended"),
-            training_score: gauge("learner_training_score", "Mean score of the newest 20 training games"),
-            evaluation_score: gauge("learner_evaluation_score", "Mean score of the newest evaluation"),
+            training_score: {
+                let score = gauge("learner_training_score", "Mean score of the newest 20 training games");
+                // As with evaluations, 0 could be a good one.
+                score.set(f64::NAN);
+                score
+            },
+            scores: Scores::register(registry),
+            diverged_time: gauge(
+                "learner_diverged_time_seconds",
+                "When an update last was no number, in seconds since 1970; 0: never",
+            ),
             checkpoints: total("learner_checkpoints_total", "Checkpoints written"),
             checkpoint_seconds: seconds("learner_checkpoint_seconds", "Time to write a checkpoint"),
             refused: totals(
@@ -138,6 +180,18 @@ impl Metrics {
                 &["protocol", "run", "fenced", "full", "invalid"],
             ),
         }
+    }
+
+    /// Says what the settings aim at, in a run of so many shards.
+    pub fn aims(&self, settings: &Settings, shards: usize) {
+        self.frames_budget.set(settings.frames.0 as i64);
+        self.samples_per_insert_target.set(settings.samples_per_insert.0.unwrap_or(0.0));
+        self.shards_wanted.set((shards - settings.without_shards.0.len()) as i64);
+    }
+
+    /// Counts the time since `started` for a stage.
+    pub fn spent(&self, stage: &str, started: Instant) {
+        self.stage_seconds.with_label_values(&[stage]).inc_by(started.elapsed().as_secs_f64());
     }
 
     /// Takes in a priority and gives the largest so far.
@@ -156,8 +210,28 @@ impl Metrics {
     }
 }
 
-fn add<C: Collector + Clone + 'static>(registry: &Registry, metric: prometheus::Result<C>) -> C {
+pub(crate) fn add<C: Collector + Clone + 'static>(registry: &Registry, metric: prometheus::Result<C>) -> C {
     let metric = metric.expect("a valid name");
     registry.register(Box::new(metric.clone())).expect("names differ");
     metric
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_aims_are_those_of_the_settings() {
+        let metrics = Metrics::register(&Registry::new());
+        let mut settings = run::resolve::Layers::default().resolve(Some("cartpole")).unwrap().settings;
+        for (key, text) in [("samples_per_insert", "4"), ("without_shards", "1"), ("frames", "5000")] {
+            settings.set(key, text).unwrap().unwrap();
+        }
+        metrics.aims(&settings, 3);
+        assert_eq!(metrics.samples_per_insert_target.get(), 4.0);
+        assert_eq!((metrics.shards_wanted.get(), metrics.frames_budget.get()), (2, 5000));
+        settings.set("samples_per_insert", "none").unwrap().unwrap();
+        metrics.aims(&settings, 3);
+        assert_eq!(metrics.samples_per_insert_target.get(), 0.0);
+    }
 }

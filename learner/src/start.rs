@@ -4,11 +4,13 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
 use nn::Architecture;
+use page::Live;
 use prometheus::Registry;
 use proto::v1::learner_server::LearnerServer;
 use replay::control::Control;
@@ -21,20 +23,24 @@ use run::directory::write_whole;
 use run::event::Event;
 use run::record::{Record, Start};
 use run::seed::{self, Purpose};
-use run::{Resolved, RunDir};
+use run::{Resolved, RunDir, adjusted};
 use telemetry::{Health, TelemetryArgs};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 use tracing::info;
 
 use crate::adjust::{self, Held};
 use crate::batch::Assembler;
+use crate::discovery::{Discovery, Shards};
+use crate::divergence;
 use crate::events::Events;
 use crate::fleet::Fleet;
 use crate::hub::{Charter, Hub};
 use crate::intake::{Intake, Parts, Phase};
+use crate::lookout::{self, Lookout};
 use crate::metrics::Metrics;
-use crate::places::Places;
+use crate::places::{self, Places};
 use crate::priorities::Priorities;
 use crate::service::LearnerService;
 use crate::setup;
@@ -58,9 +64,14 @@ pub struct Args {
     /// Where actors find this learner: host:port or unix:/path
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7700")]
     listen: Address,
-    /// A replay shard: host:port or unix:/path; once for each
+    /// A replay shard: host:port or unix:/path; once for each. A name that leads to several machines stands for a shard on
+    /// each: those that answer when the run first starts
     #[arg(long = "shard", value_name = "ADDRESS", required = true)]
     shards: Vec<Address>,
+    /// Where names of shards lead, in the format of /etc/hosts; read anew whenever one is missing [default: as the system
+    /// says]
+    #[arg(long, value_name = "FILE")]
+    hosts: Option<PathBuf>,
     /// Listen where other machines can reach it although there is no TLS yet
     #[arg(long)]
     insecure: bool,
@@ -82,6 +93,8 @@ Example, each in a terminal of its own:
   quiver-actor --learner 127.0.0.1:7700
   quiver-actor --learner 127.0.0.1:7700 --evaluate";
 
+/// How often a learner that looks for its shards looks whether it shall end.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// File of the run's directory that holds its name, unique over all runs.
 const RUN_NAME: &str = "run-id";
 /// File of the run's directory that counts starts of the learner.
@@ -96,24 +109,49 @@ impl Args {
         telemetry::init(&self.telemetry)?;
         self.listen.check_exposure(self.insecure)?;
         let resolved = Resolved::from_file(&self.config)?;
-        let changes = adjust::kept(&self.run_dir)?;
-        let held = Held { shards: self.shards.len(), ..Held::default() };
+        let stop = stop_signal()?;
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let Some(shards) = self.find_shards(&runtime, &stop)? else { return Ok(()) };
+        let changes = adjusted::kept(&self.run_dir)?;
+        let held = Held { shards: shards.addresses().len(), ..Held::default() };
         let resolved =
             adjust::changed(&resolved, &changes, held).map_err(|error| match changes.is_empty() {
                 true => anyhow!(error),
                 false => anyhow!("with what adjusted.json changes: {error}"),
             })?;
-        let stop = stop_signal()?;
-        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let entered = runtime.enter();
-        let mut training = self.assemble(&runtime, resolved, stop)?;
+        let mut training = self.assemble(&runtime, resolved, &shards, stop)?;
         let done = training.run();
         drop((training, entered));
-        runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+        runtime.shutdown_timeout(Duration::from_secs(1));
         done
     }
 
-    fn assemble(&self, runtime: &Runtime, resolved: Resolved, stop: Arc<AtomicBool>) -> Result<Training> {
+    /// The shards of the run, or none if this process shall end before they are found.
+    fn find_shards(&self, runtime: &Runtime, stop: &AtomicBool) -> Result<Option<Shards>> {
+        let remembered = places::remembered(&self.run_dir)?;
+        let discovery = self.discovery();
+        let mut finding = Box::pin(discovery.shards(&remembered));
+        loop {
+            match runtime.block_on(async { timeout(LOOK_EVERY, &mut finding).await }) {
+                Ok(shards) => return Ok(Some(shards)),
+                Err(_) if stop.load(Ordering::Relaxed) => return Ok(None),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn discovery(&self) -> Discovery {
+        Discovery::new(&self.shards, self.hosts.clone())
+    }
+
+    fn assemble(
+        &self,
+        runtime: &Runtime,
+        resolved: Resolved,
+        shards: &Shards,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Training> {
         let settings = resolved.settings.clone();
         if settings.lockstep {
             bail!(
@@ -147,32 +185,41 @@ impl Args {
         let told = Told {
             run: charter.run.clone(),
             learner_incarnation: incarnation,
-            spec: adjust::store(&resolved.settings, &spec, self.shards.len()),
+            spec: adjust::store(&resolved.settings, &spec, shards.addresses().len()),
             reliabilities: setup::wants_reliabilities(&resolved.settings),
         };
         let (registry, health) = (Registry::new(), Health::new());
         let metrics = Arc::new(Metrics::register(&registry));
+        metrics.diverged_time.set(divergence::last(directory.path())?);
+        // Until a shard is heard, so that frames do not seem to come all at once when a run goes on.
+        metrics.frames.set(state.frames as i64);
         let edge = Edge::register(&registry)?;
-        let places = Places::open(directory.path(), &self.shards, &settings.without_shards.0)?;
-        let (hub, reports) =
-            Hub::new(charter, resolved.clone(), directory.path().to_owned(), places.all().to_vec());
-        runtime.block_on(telemetry::serve(&self.telemetry, "learner", registry, health.clone()))?;
-        self.serve(runtime, &hub, &metrics, edge)?;
+        let places = Places::open(directory.path(), shards)?;
+        let (hub, reports) = Hub::new(charter, resolved.clone(), directory.path().to_owned(), places.heard());
+        let live = Arc::new(Live::new(lookout::past(directory.path())));
+        let page = lookout::page(live.clone(), hub.clone());
+        let served = telemetry::serve_with_page(&self.telemetry, "learner", registry, health.clone(), page);
+        runtime.block_on(served)?;
 
-        let shards: Vec<Shard> = (0u64..)
-            .zip(&self.shards)
+        let connections: Vec<Shard> = (0u64..)
+            .zip(shards.addresses())
             .map(|(seed, address)| Shard::new(address.clone(), told.clone(), seed))
             .collect();
-        let updaters = shards.iter().map(Shard::updater).collect();
+        let updaters = connections.iter().map(Shard::updater).collect();
         let priorities = Priorities::spawn(updaters, metrics.clone());
+        let fleet = Fleet::new(
+            connections,
+            places,
+            hub.shards.clone(),
+            control(&resolved, &state, shards.addresses().len())?,
+            settings.without_shards.0.clone(),
+            matches!(shards, Shards::Sought { .. }).then(|| self.discovery().seek()),
+            metrics.clone(),
+        );
+        // Who joins now hears which shards the run does without.
+        self.serve(runtime, &hub, &metrics, edge)?;
         let parts = Parts {
-            fleet: Fleet::new(
-                shards,
-                places,
-                hub.shards.clone(),
-                self.control(&resolved, &state)?,
-                metrics.clone(),
-            ),
+            fleet,
             adjusted: hub.resolved.subscribe(),
             environment: spec.clone(),
             assembler: Assembler::new(&settings, spec.observation.bytes()),
@@ -186,6 +233,14 @@ impl Args {
             settings,
         };
         let (intake, replay) = Intake::new(parts);
+        let lookout = Lookout {
+            live,
+            metrics: metrics.clone(),
+            replay: replay.clone(),
+            hub: hub.clone(),
+            updates_before: learner.updates(),
+        };
+        runtime.spawn(lookout.run());
         // Intake counts the places itself.
         let (prepared, batches) = mpsc::channel(1024);
         let (phase, phases) = watch::channel(Phase::Training);
@@ -252,13 +307,6 @@ impl Args {
         })
     }
 
-    fn control(&self, resolved: &Resolved, state: &State) -> Result<Control> {
-        let limiter = adjust::limiter(&resolved.settings)?;
-        let mut control = Control::new(limiter, self.shards.len(), state.agent_steps, &state.marks);
-        control.set_absent(&resolved.settings.without_shards.0);
-        Ok(control)
-    }
-
     fn serve(&self, runtime: &Runtime, hub: &Arc<Hub>, metrics: &Metrics, edge: Edge) -> Result<()> {
         let service = LearnerServer::new(LearnerService::new(hub.clone(), metrics.refused.clone()))
             .max_decoding_message_size(proto::limits::OTHER_BYTES_MAX)
@@ -269,6 +317,11 @@ impl Args {
         runtime.spawn(listener.serve(routes, std::future::pending()));
         Ok(())
     }
+}
+
+fn control(resolved: &Resolved, state: &State, shards: usize) -> Result<Control> {
+    let limiter = adjust::limiter(&resolved.settings)?;
+    Ok(Control::new(limiter, shards, state.agent_steps, &state.marks))
 }
 
 /// The run's name: random, made once, kept in its directory.
@@ -285,7 +338,7 @@ fn run_name(directory: &Path) -> Result<String> {
     Ok(name)
 }
 
-fn read_if_there(path: &Path) -> Result<Option<String>> {
+pub(crate) fn read_if_there(path: &Path) -> Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

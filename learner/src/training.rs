@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use proto::{Order, Player, Report, Weights};
@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+use crate::divergence;
 use crate::evaluations::{Evaluated, Evaluations};
 use crate::events::Events;
 use crate::hub::{Hub, Role};
@@ -28,7 +29,7 @@ use crate::intake::{Phase, Prepared, Standing};
 use crate::metrics::Metrics;
 use crate::priorities::Priorities;
 use crate::state::{self, State};
-use crate::trainer::Learner;
+use crate::trainer::{Diverged, Learner};
 
 /// How long the thread waits for a batch before it looks around.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -117,12 +118,15 @@ impl Training {
     /// Trains until the frame budget, or until told to stop.
     pub fn run(&mut self) -> Result<()> {
         let budget = self.resolved.settings.frames.0;
+        self.metrics.frames.set(self.state.frames as i64);
+        let recorded = run::record::evaluations(self.directory.path())?;
+        self.metrics.scores.go_on(&recorded);
         if self.state.frames >= budget && self.directory.checkpoints().join(FINAL).is_dir() {
             return self.repeat_the_end();
         }
         checkpoint::remove(&self.directory.checkpoints(), FINAL).context("can't delete the former end")?;
         self.publish();
-        if run::record::evaluations(self.directory.path())?.is_empty() {
+        if recorded.is_empty() {
             self.order_evaluation(self.resolved.settings.evaluate_episodes, false);
         }
         while self.state.frames < budget {
@@ -155,7 +159,7 @@ impl Training {
         drop(place);
         let progress = self.state.frames as f64 / self.resolved.settings.frames.0 as f64;
         let started = Instant::now();
-        let update = self.learner.update(&batch, progress)?;
+        let update = self.learner.update(&batch, progress).inspect_err(|diverged| self.remember(diverged))?;
         self.metrics.update_seconds.observe(started.elapsed().as_secs_f64());
         let priorities = keys.into_iter().zip(&update.priorities);
         self.priorities.update(priorities.map(|((shard, key), priority)| (shard, key, *priority)).collect());
@@ -176,6 +180,13 @@ impl Training {
             self.publish();
         }
         Ok(())
+    }
+
+    /// This learner ends with it, so that only its successor can show it.
+    fn remember(&self, diverged: &Diverged) {
+        if let Err(error) = divergence::keep(self.directory.path(), diverged, SystemTime::now()) {
+            warn!("can't remember that training diverged: {error:#}");
+        }
     }
 
     /// Batches drawn in this life: learned from, or waiting.
@@ -225,6 +236,8 @@ impl Training {
         }
         for role in [Role::Actor, Role::Evaluator] {
             metrics.members.with_label_values(&[role.name()]).set(self.hub.present(role).into());
+            let joins = metrics.joins.with_label_values(&[role.name()]);
+            joins.inc_by(self.hub.joins(role).saturating_sub(joins.get()));
         }
     }
 
@@ -279,7 +292,7 @@ impl Training {
             self.events.send(&Event::Evaluation(evaluation.clone()));
         }
         let agent = &evaluated.players[0];
-        self.metrics.evaluation_score.set(agent.mean);
+        self.metrics.scores.add(agent);
         self.course.evaluation_score = Some(agent.mean);
         info!(frames = agent.frames, mean = agent.mean, standard_error = agent.standard_error, "evaluated");
         if agent.frames > 0 && self.state.best.is_none_or(|best| agent.mean > best) {
@@ -337,10 +350,12 @@ impl Training {
 
     /// The weights of now, for whoever acts.
     fn publish(&mut self) {
+        let started = Instant::now();
         let weights = Arc::new(self.weights());
         self.metrics.weights_version.set(self.learner.updates() as i64);
         self.metrics.weights_bytes.set(weights.safetensors.len() as i64);
         self.hub.weights.send_replace(Some(weights));
+        self.metrics.spent("publish", started);
     }
 
     fn weights(&self) -> Weights {
@@ -449,7 +464,7 @@ impl Training {
                     let Some(evaluated) = self.reported(played, players) else { continue };
                     if last {
                         self.metrics.waits_for(None);
-                        self.metrics.evaluation_score.set(evaluated.players[0].mean);
+                        self.metrics.scores.add(&evaluated.players[0]);
                         return Ok(Some(evaluated.players));
                     }
                     self.keep_evaluation(&evaluated)?;

@@ -78,12 +78,20 @@ impl BatchBuilder {
         item.frame_pieces().for_each(|piece| self.frames.put_slice(piece));
     }
 
-    /// Says of each item how reliable its target is.
-    pub fn rely(&mut self, reliability: impl Fn(ItemKey) -> f64) {
+    /// Name, lane and first step of each item.
+    pub fn items(&self) -> impl Iterator<Item = (ItemKey, LaneKey, u64)> {
         let v1::Batch { shard_incarnation: incarnation, slots, generations, .. } = &self.batch;
-        let keys = slots.iter().zip(generations);
-        let key = |(&slot, &generation)| ItemKey { incarnation: *incarnation, slot, generation };
-        self.batch.reliabilities = keys.map(|pair| reliability(key(pair))).collect();
+        let names = slots.iter().zip(generations);
+        let names = names.map(|(&slot, &generation)| ItemKey { incarnation: *incarnation, slot, generation });
+        let v1::Batch { actors, actor_incarnations, lanes, first_steps, .. } = &self.batch;
+        let lanes = actors.iter().zip(actor_incarnations).zip(lanes);
+        let lanes = lanes.map(|((&actor, &incarnation), &lane)| LaneKey { actor, incarnation, lane });
+        names.zip(lanes).zip(first_steps).map(|((name, lane), &first)| (name, lane, first))
+    }
+
+    /// Says of each item how reliable its target is.
+    pub fn rely(&mut self, reliabilities: Vec<f64>) {
+        self.batch.reliabilities = reliabilities;
     }
 
     /// The message.

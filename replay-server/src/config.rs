@@ -61,6 +61,10 @@ pub struct Args {
     #[arg(long, value_name = "BYTES")]
     pub bytes_limit: Option<u64>,
 
+    /// End, with exit code 0, when the learner says that the run has ended. For containers that start and stop as one
+    #[arg(long)]
+    pub end_with_run: bool,
+
     /// End at once when standard input ends. For launchers: however they die, the shard dies with them
     #[arg(long)]
     pub lifeline: bool,
@@ -115,6 +119,8 @@ pub struct Config {
     pub restore: Option<PathBuf>,
     /// The most that a store may take.
     pub bytes_limit: u64,
+    /// Whether it ends when the run does.
+    pub end_with_run: bool,
 }
 
 impl Config {
@@ -162,7 +168,8 @@ impl TryFrom<&Args> for Config {
             }
         };
         let (listen, data_dir, restore) = (args.listen.clone(), args.data_dir.clone(), args.restore.clone());
-        Ok(Self { listen, id, data_dir, fsync: args.fsync, restore, bytes_limit })
+        let (fsync, end_with_run) = (args.fsync, args.end_with_run);
+        Ok(Self { listen, id, data_dir, fsync, restore, bytes_limit, end_with_run })
     }
 }
 

@@ -18,6 +18,11 @@ use crate::shard::Standing;
 const SECONDS_FIRST: f64 = 1e-5;
 const SECONDS_FACTOR: f64 = 3.0;
 const SECONDS_BUCKETS: usize = 11;
+/// Of what is drawn: priorities from 2⁻¹² to 32, ages from 64 inserts to two million.
+const PRIORITY_FIRST: f64 = 1.0 / 4096.0;
+const PRIORITY_BUCKETS: usize = 18;
+const AGE_FIRST: f64 = 64.0;
+const AGE_BUCKETS: usize = 16;
 /// Log lines about the same matter come no more often than this, however many callers it concerns.
 const LOG_PERIOD: Duration = Duration::from_secs(10);
 
@@ -49,6 +54,8 @@ pub struct Metrics {
     pub(crate) writer_wait_seconds: Counter,
     pub(crate) sample_seconds: Histogram,
     pub(crate) insert_seconds: Histogram,
+    drawn_priority: Histogram,
+    drawn_age: Histogram,
     pub(crate) calls_waiting: IntGauge,
     pub(crate) grants_waiting: IntGauge,
     pub(crate) syncs: IntCounter,
@@ -120,6 +127,18 @@ impl Metrics {
             sample_seconds: make
                 .seconds("replay_sample_seconds", "Time to draw what one request asks for")?,
             insert_seconds: make.seconds("replay_insert_seconds", "Time to store one chunk")?,
+            drawn_priority: make.doubling(
+                "replay_drawn_priority",
+                "Priorities of transitions when they are drawn",
+                PRIORITY_FIRST,
+                PRIORITY_BUCKETS,
+            )?,
+            drawn_age: make.doubling(
+                "replay_drawn_age_inserts",
+                "Inserts since a transition came, when it is drawn",
+                AGE_FIRST,
+                AGE_BUCKETS,
+            )?,
             grants_waiting: make.gauge("replay_grants_waiting", "Learners that wait here for inserts")?,
             syncs: make.counter("replay_syncs_total", "Times that everything was written to the disk")?,
             sync_seconds: make
@@ -162,6 +181,15 @@ impl Metrics {
             // The totals only grow, and nobody else counts here. A store that was found begins where it stood.
             counter.inc_by(total.saturating_sub(counter.get()));
         }
+    }
+
+    /// Counts what was drawn, a whole batch at once.
+    pub(crate) fn drawn(&self, batch: &proto::v1::Batch) {
+        let (priorities, ages) = (self.drawn_priority.local(), self.drawn_age.local());
+        batch.priorities.iter().for_each(|&priority| priorities.observe(priority));
+        batch.ages_inserts.iter().for_each(|&age| ages.observe(age as f64));
+        priorities.flush();
+        ages.flush();
     }
 
     /// Counts a visit to the disk.
@@ -217,6 +245,15 @@ impl Maker<'_> {
 
     fn seconds(&self, name: &str, help: &str) -> prometheus::Result<Histogram> {
         let buckets = prometheus::exponential_buckets(SECONDS_FIRST, SECONDS_FACTOR, SECONDS_BUCKETS)?;
+        self.histogram(name, help, buckets)
+    }
+
+    /// A histogram of buckets each twice as wide as the one before.
+    fn doubling(&self, name: &str, help: &str, first: f64, buckets: usize) -> prometheus::Result<Histogram> {
+        self.histogram(name, help, prometheus::exponential_buckets(first, 2.0, buckets)?)
+    }
+
+    fn histogram(&self, name: &str, help: &str, buckets: Vec<f64>) -> prometheus::Result<Histogram> {
         self.add(Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets))?)
     }
 }
@@ -252,3 +289,6 @@ impl Drop for OneMore<'_> {
         self.0.dec();
     }
 }
+
+#[cfg(test)]
+mod tests;

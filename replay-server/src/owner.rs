@@ -95,6 +95,11 @@ impl Handle {
         Ok(result)
     }
 
+    /// Looks at the shard, for a short time. What others changed before need not be on the disk yet.
+    pub async fn look<T>(&self, job: impl FnOnce(&Shard) -> T) -> Result<T, Refusal> {
+        Ok(self.lock().await.work(|shard| job(shard))?.0)
+    }
+
     /// Has a job done that may take long, beside the threads that serve the wire.
     pub async fn call_long<T: Send + 'static>(
         &self,

@@ -1,6 +1,7 @@
 //! One sample stream: a reply for each request, in order.
 
-use proto::v1;
+use proto::{BatchBuilder, v1};
+use replay::Episode;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tonic::{Status, Streaming};
@@ -32,21 +33,40 @@ pub(crate) async fn serve(
         let updates = message.updates.as_ref().map(proto::convert::updates).transpose();
         let updates = updates.map_err(Refusal::from)?;
         let sample = move |shard: &mut Shard| {
-            let (mut batch, updated) = shard.sample(&learner, table, &points, allowance, updates.as_ref())?;
-            if reliabilities {
-                shard.rely(table, &mut batch);
-            }
-            Ok::<_, Refusal>(((batch, updated), shard.standing()))
+            let sampled = shard.sample(&learner, table, &points, allowance, updates.as_ref())?;
+            Ok::<_, Refusal>((sampled, shard.standing()))
         };
         let (sampled, time) = context.shard.timed(sample).await?;
-        let ((batch, updated), standing) = sampled?;
+        let ((mut batch, updated), standing) = sampled?;
+        if reliabilities {
+            rely(context, table, &mut batch).await?;
+        }
         context.metrics.sample_seconds.observe(time.as_secs_f64());
         let shard = Some(context.shard_message(&standing));
         let (applied, stale) = (updated.applied, updated.stale);
-        let reply = v1::SampleReply { batch: Some(batch.finish()), shard, applied, stale };
+        let batch = batch.finish();
+        context.metrics.drawn(&batch);
+        let reply = v1::SampleReply { batch: Some(batch), shard, applied, stale };
         replies.send(Ok(reply)).await.map_err(|_| End::Gone)?;
         request = next(context, &mut requests).await?;
     }
+    Ok(())
+}
+
+/// Says of items just drawn how reliable their targets are. Each episode is looked at once, one at a time: others have
+/// their turn between.
+async fn rely(context: &Context, table: usize, batch: &mut BatchBuilder) -> Result<(), Refusal> {
+    let mut episodes: Vec<Episode> = Vec::new();
+    let mut reliabilities = Vec::new();
+    for (key, lane, first) in batch.items() {
+        if !episodes.iter().any(|episode| episode.holds(lane, first)) {
+            episodes.extend(context.shard.look(|shard| shard.episode(table, key)).await?);
+        }
+        let episode = episodes.iter().find(|episode| episode.holds(lane, first));
+        // An item that has left gets no priority any more.
+        reliabilities.push(episode.map_or(1.0, |episode| episode.reliability(first)));
+    }
+    batch.rely(reliabilities);
     Ok(())
 }
 

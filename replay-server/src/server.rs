@@ -11,7 +11,7 @@ use rpc::edge::Edge;
 use rpc::serve::Listener;
 use telemetry::Health;
 use tokio::sync::watch;
-use tokio::time::{Instant, interval, timeout};
+use tokio::time::{Instant, interval, sleep, timeout};
 use tonic::service::Routes;
 
 use crate::config::{Config, Fsync};
@@ -25,6 +25,9 @@ use crate::wire::Wire;
 /// How long the shard may take to end: one job, then giving back its memory.
 const END_PATIENCE: Duration = Duration::from_secs(3);
 
+/// How long a shard that ends with its run stays: whoever writes to it hears of the end first.
+const FAREWELL: Duration = Duration::from_secs(2);
+
 /// A shard that listens and does not answer yet.
 pub struct Server {
     listener: Listener,
@@ -32,6 +35,8 @@ pub struct Server {
     shard: Handle,
     ended: Ended,
     stop: watch::Sender<bool>,
+    /// Becomes true when the run ends, if that is a reason to stop.
+    run_ended: Option<watch::Receiver<bool>>,
 }
 
 impl Server {
@@ -51,11 +56,22 @@ impl Server {
             tokio::spawn(sync_again_and_again(shard.clone(), metrics.clone(), period));
         }
         let (stop, stopping) = watch::channel(false);
+        let (run_ends, run_ended) = watch::channel(false);
         let waiters = Waiters::default();
-        let context =
-            Context { id, durable, started, waiters, shard: shard.clone(), metrics, edge, stopping };
+        let context = Context {
+            id,
+            durable,
+            started,
+            waiters,
+            shard: shard.clone(),
+            metrics,
+            edge,
+            stopping,
+            ended: run_ends,
+        };
         let service = Arc::new(ReplayService::new(context));
-        Ok(Self { listener, service, shard, ended, stop })
+        let run_ended = config.end_with_run.then_some(run_ended);
+        Ok(Self { listener, service, shard, ended, stop, run_ended })
     }
 
     /// The shard's name for ever.
@@ -75,12 +91,13 @@ impl Server {
 
     /// Serves until `shutdown` resolves, then ends every stream and stops.
     pub async fn run(self, health: &Health, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
-        let Self { listener, service, shard, mut ended, stop } = self;
+        let Self { listener, service, shard, mut ended, stop, run_ended } = self;
         let mut failed = false;
         let stopping = async {
             tokio::select! {
                 () = shutdown => {}
                 () = follow(shard, health) => {}
+                () = end_of_run(run_ended) => {}
                 () = ended.wait() => failed = true,
             }
             health.stopping();
@@ -130,6 +147,18 @@ async fn sync_again_and_again(shard: Handle, metrics: Metrics, period: Duration)
             Err(_) => return,
         }
     }
+}
+
+/// Resolves a moment after a learner said that the run has ended; never if that is no reason to stop. What the data
+/// directory remembers of the end does not count: the learner may come to go further.
+async fn end_of_run(ended: Option<watch::Receiver<bool>>) {
+    if let Some(mut ended) = ended
+        && ended.wait_for(|&ended| ended).await.is_ok()
+    {
+        tracing::info!("the run has ended");
+        return sleep(FAREWELL).await;
+    }
+    std::future::pending::<()>().await;
 }
 
 /// Keeps `/healthz` up to date, for ever.

@@ -49,6 +49,8 @@ pub(crate) struct Context {
     pub edge: Edge,
     /// Becomes true when the process is asked to stop.
     pub stopping: watch::Receiver<bool>,
+    /// Is set to true when a learner says that the run has ended.
+    pub ended: watch::Sender<bool>,
 }
 
 impl Context {
@@ -158,6 +160,9 @@ impl ReplayService {
         } else {
             self.context.shard.call(grant).await??
         };
+        if finished {
+            self.context.ended.send_replace(true);
+        }
         let shard = self.context.shard_message(&standing);
         if shard.counters.is_some_and(|counters| counters.inserts >= request.until_inserts) || wait.is_zero()
         {

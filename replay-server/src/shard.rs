@@ -14,7 +14,7 @@ use replay::codec::Codec;
 use replay::store::directory::{Holds, random_incarnation};
 use replay::store::look::Look;
 use replay::store::{Home, Recovered};
-use replay::{Chunk, Draw, Inserted, ItemKey, SampleError, Saving, Store, StoreOptions, Updated};
+use replay::{Chunk, Draw, Episode, Inserted, ItemKey, SampleError, Saving, Store, StoreOptions, Updated};
 
 use crate::home::Place;
 use crate::refusal::Refusal;
@@ -189,11 +189,9 @@ impl Shard {
         }
     }
 
-    /// Says of items just drawn from a table how reliable their targets are.
-    pub fn rely(&self, table: usize, batch: &mut BatchBuilder) {
-        let Some(told) = &self.told else { return };
-        // One that the draw has used up is gone, and gets no priority any more.
-        batch.rely(|key| told.store.reliability(table, key).unwrap_or(1.0));
+    /// The episode of an item of a table, if it is still there.
+    pub fn episode(&self, table: usize, key: ItemKey) -> Option<Episode> {
+        self.told.as_ref()?.store.episode(table, key)
     }
 
     /// Gives items new priorities and removes what can't be decoded. Says how many were changed, no longer there, and

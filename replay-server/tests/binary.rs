@@ -7,6 +7,7 @@ use std::time::Duration;
 use common::process::Process;
 use common::raw_http2::Raw;
 use common::*;
+use proto::v1::insert_reply::Reply;
 use proto::{limits, v1};
 use tonic::Code;
 
@@ -62,6 +63,26 @@ async fn a_killed_one_leaves_a_socket_that_its_successor_takes_over() {
     let said = String::from_utf8(rival.stderr).unwrap();
     assert!(said.contains("in use: another process answers there"), "{said}");
     state(&mut client(&successor.address)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_ends_with_its_run_does_so_each_time_that_it_is_told() {
+    let data = tempfile::tempdir().unwrap();
+    let flags = ["--end-with-run", "--data-dir", data.path().to_str().unwrap()];
+    // The second one finds a run that has ended, and waits: the learner might go further.
+    for learner in 1..=2 {
+        let mut process = Process::start(None, &flags);
+        let mut client = client(&process.address);
+        client.grant(grant(learner, None)).await.unwrap();
+        let mut writing = Writing::open(&mut client, hello(0, 1)).await;
+        client.grant(v1::GrantRequest { finished: true, ..grant(learner, None) }).await.unwrap();
+        let reply = writing.reply().await.unwrap();
+        assert!(
+            matches!(reply, Some(Reply::Finished(_))),
+            "{reply:?}: writers hear it before they are cut off"
+        );
+        assert!(process.ended().success(), "{}", process.log());
+    }
 }
 
 #[test]

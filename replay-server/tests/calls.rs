@@ -2,10 +2,16 @@
 
 mod common;
 
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
 use common::*;
 use proto::v1::insert_reply::Reply;
 use proto::{PROTOCOL, v1};
 use replay::{ItemKey, LaneKey};
+use rpc::place::Place;
+use rpc::writer::Writer;
 use tonic::Code;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -396,4 +402,23 @@ async fn updates_that_come_with_a_request_are_applied_before_it_draws() {
     let last = updates(&[(keys[2], 6.0)]);
     let reply = sampling.ask(v1::SampleRequest { updates: Some(last), ..sample(1, vec![]) }).await.unwrap();
     assert_eq!((reply.applied, reply.shard.unwrap().tables[0].mass), (1, 100.0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_that_finds_another_shard_pauses_longer_each_time_and_loses_nothing() {
+    let running = Running::granted(1000).await;
+    let name = Arc::new(Mutex::new("another".to_owned()));
+    let (address, id) = (running.address.clone(), name.clone());
+    let place = move || Some(Place { id: id.lock().unwrap().clone(), ..Place::unheard(address.clone()) });
+    let started = Instant::now();
+    let writer = Writer::spawn(place, hello(3, 9), 2, 0);
+    writer.send(chunk_for(LaneKey { actor: 3, incarnation: 9, lane: 0 }, 0, 1)).await.unwrap();
+    let tries = || writer.sent().reconnects.load(Ordering::Relaxed);
+    until(async || tries() >= 5).await;
+    // The pauses before these tries last 0.025, 0.05, 0.1, 0.2 and 0.4 s at the least.
+    assert!(started.elapsed() >= Duration::from_millis(770), "{:?}", started.elapsed());
+    "shard-a".clone_into(&mut name.lock().unwrap());
+    patiently(writer.flush()).await.unwrap();
+    assert_eq!(writer.sent().chunks.load(Ordering::Relaxed), 1);
+    running.stop().await;
 }

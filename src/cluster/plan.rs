@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use run::settings::Settings;
@@ -51,7 +52,14 @@ pub fn socket_names(settings: &Settings) -> Vec<String> {
 }
 
 /// All children, in the order in which they are started. Each ends when its standard input does (`--lifeline`).
-pub fn cluster(programs: &Programs, sockets: &Sockets, run: &Path, settings: &Settings) -> Vec<Plan> {
+/// The learner's page is at `page`, or at a free port.
+pub fn cluster(
+    programs: &Programs,
+    sockets: &Sockets,
+    run: &Path,
+    settings: &Settings,
+    page: Option<SocketAddr>,
+) -> Vec<Plan> {
     let mut plans = Vec::new();
     let mut add = |name: String, role, program: &PathBuf, arguments: Vec<OsString>, threads: usize| {
         let own = ["--lifeline".into(), "--status-file".into(), sockets.status(&name).into()];
@@ -72,6 +80,7 @@ pub fn cluster(programs: &Programs, sockets: &Sockets, run: &Path, settings: &Se
     arguments
         .extend((0..settings.shards).flat_map(|index| ["--shard".into(), sockets.address(&shard(index))]));
     arguments.push("--events".into());
+    arguments.extend(page.iter().flat_map(|page| ["--metrics-listen".into(), page.to_string().into()]));
     add(LEARNER.into(), Role::Learner, &programs.learner, arguments, settings.torch_threads);
 
     let learner = || [OsString::from("--learner"), sockets.address(LEARNER)];

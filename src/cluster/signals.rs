@@ -1,7 +1,7 @@
 //! Ctrl-C and its kin, as something to ask about.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,6 +21,17 @@ impl Signals {
             }
         }
         Ok(Self(asked))
+    }
+
+    /// From now on the end of standard input is such a signal too.
+    pub fn heed_input(&self) {
+        let asked = self.0.clone();
+        let read = move || {
+            let (mut input, mut ignored) = (io::stdin().lock(), [0; 256]);
+            while input.read(&mut ignored).is_ok_and(|bytes| bytes > 0) {}
+            asked.store(true, Ordering::Relaxed);
+        };
+        std::thread::Builder::new().name("lifeline".into()).spawn(read).expect("a thread can be started");
     }
 
     /// True once per signal (two that come together are one).

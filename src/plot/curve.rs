@@ -1,23 +1,13 @@
-//! What a run recorded, as points of a curve.
+//! What some runs have to show in one picture: their curves, what to call them, scores to beat.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
+use run::curve::{Point, display_name, points, smoothed};
 use run::record::{self, AGENT, Episode, Evaluation};
 
-/// Scores of training games are averaged into at most this many points.
-const TRAINING_POINTS_MAX: usize = 120;
-
 const BEST_CONSTANT: &str = "best constant";
-
-/// An evaluation in the picture.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Point {
-    pub frames: f64,
-    pub mean: f64,
-    pub error: f64,
-}
 
 /// One run in the picture.
 #[derive(Debug)]
@@ -49,7 +39,7 @@ impl Recorded {
     /// Reads a run's evaluations and, if asked, its training games. A run without evaluations is an error.
     pub fn read(run: &Path, game: &str, training: bool) -> anyhow::Result<Self> {
         let all = if run.join("evaluations.jsonl").exists() { record::evaluations(run)? } else { Vec::new() };
-        let (mut evaluations, others): (Vec<_>, Vec<_>) =
+        let (evaluations, others): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|evaluation| evaluation.player == AGENT);
         if evaluations.is_empty() {
             let run = run.display();
@@ -57,7 +47,6 @@ impl Recorded {
                 "{run} has no evaluation yet: wait for the first (see evaluate_every_frames), then plot again"
             );
         }
-        evaluations.sort_by_key(|evaluation| evaluation.frames);
         let training = if training { record::episodes(run)? } else { Vec::new() };
         Ok(Self { run: run.into(), game: game.into(), evaluations, training, baselines: baselines(&others) })
     }
@@ -66,29 +55,6 @@ impl Recorded {
     pub fn into_curve(self, name: String) -> Curve {
         Curve { name, points: points(&self.evaluations), training: smoothed(&self.training) }
     }
-}
-
-/// One point per count of frames: the evaluation after training is larger than the one of the same moment before it.
-fn points(evaluations: &[Evaluation]) -> Vec<Point> {
-    let mut points: Vec<Point> = Vec::new();
-    for Evaluation { frames, mean, standard_error, .. } in evaluations {
-        let point = Point { frames: *frames as f64, mean: *mean, error: *standard_error };
-        match points.last_mut() {
-            Some(last) if last.frames == point.frames => *last = point,
-            _ => points.push(point),
-        }
-    }
-    points
-}
-
-/// Means of equally many games each.
-fn smoothed(episodes: &[Episode]) -> Vec<(f64, f64)> {
-    let mean =
-        |games: &[Episode], of: fn(&Episode) -> f64| games.iter().map(of).sum::<f64>() / games.len() as f64;
-    episodes
-        .chunks(episodes.len().div_ceil(TRAINING_POINTS_MAX).max(1))
-        .map(|games| (mean(games, |game| game.frames as f64), mean(games, |game| game.score)))
-        .collect()
 }
 
 /// The players to beat: random, untrained, and of those that hold one action for ever only the best.
@@ -144,15 +110,6 @@ pub fn names(recorded: &[Recorded], several_games: bool) -> Vec<String> {
     recorded.iter().map(name).collect()
 }
 
-/// `space_invaders` as people write it.
-pub fn display_name(game: &str) -> String {
-    let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
-    match game {
-        "cartpole" => "CartPole".into(),
-        _ => game.split('_').filter(|word| !word.is_empty()).map(capital).collect::<Vec<_>>().join(" "),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,16 +119,6 @@ mod tests {
         let (mean, standard_error) = Evaluation::mean_and_error(scores);
         let (player, scores) = (player.into(), scores.into());
         Evaluation { frames, updates: 0, player, policy: Stochastic, mean, standard_error, scores }
-    }
-
-    #[test]
-    fn the_last_evaluation_of_a_moment_counts() {
-        let points = points(&[
-            evaluation(AGENT, 4, &[1.0]),
-            evaluation(AGENT, 8, &[2.0]),
-            evaluation(AGENT, 8, &[3.0, 5.0]),
-        ]);
-        assert_eq!(points.iter().map(|point| point.mean).collect::<Vec<_>>(), [1.0, 4.0]);
     }
 
     #[test]
@@ -186,22 +133,5 @@ mod tests {
         let found = baselines(&players.map(|(player, mean)| evaluation(player, 0, &[mean])));
         let found: Vec<_> = found.iter().map(|baseline| (baseline.name.as_str(), baseline.mean)).collect();
         assert_eq!(found, [("random", 1.0), ("best constant (fire)", 2.0), ("untrained", 0.5)]);
-    }
-
-    #[test]
-    fn smoothing_keeps_the_mean_and_bounds_the_points() {
-        let episodes: Vec<_> = (0..1200)
-            .map(|index| Episode { frames: index, score: (index % 2) as f64, steps: 1, truncated: false })
-            .collect();
-        let points = smoothed(&episodes);
-        assert_eq!(points.len(), TRAINING_POINTS_MAX);
-        assert!(points.iter().all(|(_, score)| *score == 0.5));
-        assert_eq!(smoothed(&[]), []);
-    }
-
-    #[test]
-    fn games_are_written_as_people_write_them() {
-        assert_eq!(display_name("space_invaders"), "Space Invaders");
-        assert_eq!(display_name("cartpole"), "CartPole");
     }
 }

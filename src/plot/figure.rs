@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use ::plot::{Axis, Colour, Layer, Page, Panel, PlotError, number};
+use run::curve::Point;
 
-use super::curve::{Baseline, Curve, Point};
+use super::curve::{Baseline, Curve};
 
 /// Dashes of the scores to beat, as (dash, gap): alike in colour, different in rhythm.
 const DASHES: [(f64, f64); 3] = [(7.0, 4.0), (2.0, 3.0), (12.0, 3.0)];

@@ -155,6 +155,37 @@ fn what_the_learner_tells_is_shown() {
 }
 
 #[test]
+fn the_page_is_pointed_out_whenever_it_is_somewhere_else() {
+    let place = Place::new();
+    // The learner dies twice, and is elsewhere in its last life only.
+    let learner = format!(
+        "[ $life = 3 ] && port=2222 || port=1111\n\
+         echo \"{{\\\"metrics\\\":\\\"http://127.0.0.1:$port\\\"}}\" >\"$status\"\n\
+         ready\n[ $life = 3 ] || kill -KILL $$\n{}",
+        finished()
+    );
+    install(&place, &learner, "idle", "idle");
+    let ran = launch(&place, &["--page", "127.0.0.1:1111"]).ended();
+    let told: Vec<_> = ran.err.lines().filter(|line| line.starts_with("watch it at")).collect();
+    assert_eq!(
+        told,
+        ["watch it at http://127.0.0.1:1111/", "watch it at http://127.0.0.1:2222/"],
+        "{}",
+        ran.err
+    );
+    let words = started_with(&place, "learner");
+    assert!(words.iter().all(|words| words.contains("--metrics-listen 127.0.0.1:1111")), "{words:?}");
+}
+
+#[test]
+fn lockstep_has_no_page() {
+    let place = Place::new();
+    let ran = place.quiver(&["train", "cartpole", "--lockstep", "--page", "127.0.0.1:1111"]);
+    assert!(ran.refused().contains("lockstep serves no page"), "{}", ran.err);
+    assert_eq!(place.left(), [""; 0]);
+}
+
+#[test]
 fn players_that_end_when_all_is_played_are_left_alone() {
     let place = Place::new();
     // The second actor ends too early; both end when the last frame is played.

@@ -28,3 +28,28 @@ fn everyone_leaves_a_finished_run_and_with_more_frames_it_goes_on_with_the_same_
         assert!(cluster.counters(0).actions >= frames.parse().unwrap());
     }
 }
+
+/// What was changed in mid-run lasts, unless something else is said when the run goes on. Launcher and learner agree.
+#[test]
+fn a_run_goes_on_without_a_lost_shard_until_it_is_told_otherwise() {
+    let flags = |frames| ["--min-size", "128", "--evaluate-final-episodes", "2", "--frames", frames];
+    let ends = |launched: &mut Launched, budget: u64| {
+        assert_eq!(launched.process.end().code(), Some(0), "{}", launched.process.log());
+        launched.ended_well(budget, 2);
+    };
+    let mut launched = Launched::start(&[&flags("600")[..], &["--shards", "2"]].concat());
+    ends(&mut launched, 600);
+    let said = |launched: &Launched| launched.file("adjusted.json").unwrap_or_default();
+    let changes = [("without_shards".to_owned(), "1".to_owned())].into();
+    run::adjusted::keep(launched.run(), &changes).unwrap();
+    let data = launched.run().join("replay/shard-1");
+    std::fs::remove_dir_all(&data).unwrap();
+    launched.resume(&["--frames", "900"]);
+    ends(&mut launched, 900);
+    assert!(said(&launched).contains("\"1\""));
+    assert!(!data.exists(), "nobody has started it");
+    launched.resume(&["--frames", "1500", "--without-shards", "none"]);
+    ends(&mut launched, 1500);
+    assert!(data.exists());
+    assert!(said(&launched).contains("none"));
+}

@@ -152,7 +152,7 @@ impl Cluster {
 }
 
 /// Writes the settings. Without `--frames` among the flags, the run has no end that a test would see.
-fn configure(folder: &Path, shards: usize, actors: usize, flags: &[&str]) {
+pub fn configure(folder: &Path, shards: usize, actors: usize, flags: &[&str]) {
     let mut command = command("quiver");
     command.args(["config", "show", "cartpole", "--shards", &shards.to_string()]);
     command.args(["--actors", &actors.to_string()]).args(flags);

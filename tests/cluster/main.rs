@@ -12,6 +12,8 @@ mod kills;
 mod launcher;
 mod metrics;
 mod moving;
+mod names;
+mod page;
 mod process;
 mod ratio;
 mod reliability;

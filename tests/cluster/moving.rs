@@ -79,11 +79,45 @@ fn a_run_can_be_told_to_go_on_without_a_shard_and_with_it_again() {
     cluster.moves_on(&[0]);
     until("the lanes of the lost shard write to the other", || lanes(&cluster, 0).len() == 4);
 
+    let members = |cluster: &Cluster| cluster.learner.metric("learner_members{role=\"actor\"}");
+    until("nobody follows the learner twice", || members(&cluster) == 2.0);
+
     // It lasts, until someone says otherwise.
     cluster.learner.kill();
     cluster.start_learner();
     cluster.moves_on(&[0]);
-    cluster.start_shard(1);
+    // One that is not there yet is waited for by nobody.
     adjust(&cluster, "without_shards", "none").unwrap();
+    cluster.moves_on(&[0]);
+    cluster.learner.kill();
+    cluster.start_learner();
+    cluster.moves_on(&[0]);
+    assert_eq!(lanes(&cluster, 0).len(), 4);
+    cluster.start_shard(1);
     cluster.moves_on(&[0, 1]);
+    until("nobody follows the learner twice", || members(&cluster) == 2.0);
+    let learner = cluster.learner.log();
+    assert!(learner.contains("the run goes on with this shard again"), "{learner}");
+}
+
+#[test]
+fn a_shard_that_moved_keeps_its_lanes_though_a_stranger_is_where_it_was() {
+    let mut cluster = Cluster::start(2, 2, &FLAGS);
+    for (address, data) in [(0, "a"), (1, "b")] {
+        cluster.shards[address].kill();
+        cluster.start_shard_with(address, data);
+    }
+    cluster.moves_on(&[0, 1]);
+    until("both actors have written", || [0, 1].iter().all(|&address| lanes(&cluster, address).len() == 2));
+    let before = lanes(&cluster, 0);
+    cluster.learner.kill();
+    cluster.shards.iter_mut().for_each(crate::process::Process::kill);
+    cluster.start_shard_with(0, "stranger");
+    cluster.start_shard_with(1, "a");
+    // It hears both at once.
+    assert_ne!(name(&cluster, 0), name(&cluster, 1));
+    cluster.start_learner();
+    cluster.moves_on(&[0, 1]);
+    assert_eq!(lanes(&cluster, 1), before);
+    assert!(lanes(&cluster, 0).is_disjoint(&before));
 }

@@ -34,7 +34,7 @@ impl Colour {
     ];
 
     /// What is put on the page.
-    pub(crate) fn ink(self) -> Ink {
+    pub(crate) const fn ink(self) -> Ink {
         match self {
             Colour::Blue => Ink(0, 114, 178),
             Colour::Orange => Ink(213, 94, 0),
@@ -48,9 +48,27 @@ impl Colour {
     }
 }
 
+/// How strong the ink of a thin line is.
+pub const PALE: f64 = 0.4;
+
 /// Red, green and blue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ink(pub u8, pub u8, pub u8);
+
+/// Inks by the names that a style sheet knows them by.
+const NAMED: [(&str, Ink); 11] = [
+    ("blue", Colour::Blue.ink()),
+    ("orange", Colour::Orange.ink()),
+    ("green", Colour::Green.ink()),
+    ("pink", Colour::Pink.ink()),
+    ("amber", Colour::Amber.ink()),
+    ("sky", Colour::Sky.ink()),
+    ("black", Colour::Black.ink()),
+    ("dark", Ink::DARK),
+    ("quiet", Ink::QUIET),
+    ("axis", Ink::AXIS),
+    ("grid", Ink::GRID),
+];
 
 impl Ink {
     /// Titles and the names of axes.
@@ -69,6 +87,13 @@ impl Ink {
         let thin = |part: u8| (255.0 - (255.0 - f64::from(part)) * strength.clamp(0.0, 1.0)).round() as u8;
         Self(thin(self.0), thin(self.1), thin(self.2))
     }
+
+    /// The ink's name, the ink of that name, and how strong it is. Inks of other strengths have no name.
+    pub fn named(self) -> Option<(&'static str, Self, f64)> {
+        let pure = NAMED.iter().map(|(name, ink)| (*name, *ink, 1.0));
+        let pale = NAMED.iter().map(|(name, ink)| (*name, *ink, PALE));
+        pure.chain(pale).find(|(_, ink, strength)| ink.thinned(*strength) == self)
+    }
 }
 
 #[cfg(test)]
@@ -82,6 +107,21 @@ mod tests {
             let Ink(red, green, blue) = one.ink();
             assert!(u32::from(red) + u32::from(green) + u32::from(blue) < 520, "{one:?}");
         }
+    }
+
+    #[test]
+    fn every_ink_of_a_curve_has_a_name_of_its_own() {
+        let named = |ink: Ink| ink.named().unwrap();
+        for (index, colour) in Colour::DATA.into_iter().enumerate() {
+            let (name, ink, strength) = named(colour.ink());
+            assert_eq!((ink, strength), (colour.ink(), 1.0));
+            assert_eq!(named(colour.ink().thinned(PALE)), (name, ink, PALE), "{colour:?}");
+            assert!(Colour::DATA[..index].iter().all(|other| named(other.ink()).0 != name), "{colour:?}");
+        }
+        for ink in [Ink::DARK, Ink::QUIET, Ink::AXIS, Ink::GRID] {
+            assert_eq!((named(ink).1, named(ink).2), (ink, 1.0));
+        }
+        assert_eq!(Ink(1, 2, 3).named(), None);
     }
 
     #[test]

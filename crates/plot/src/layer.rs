@@ -4,7 +4,7 @@
 //! is in `shape`.
 
 use crate::axis::{Axis, Extent};
-use crate::colour::{Colour, Ink};
+use crate::colour::{Colour, Ink, PALE};
 use crate::legend::Sample;
 use crate::mark::Point;
 
@@ -96,7 +96,6 @@ impl Layer {
     }
 
     pub(crate) fn ink(&self) -> Ink {
-        const PALE: f64 = 0.4;
         if self.is_thin { self.colour.ink().thinned(PALE) } else { self.colour.ink() }
     }
 

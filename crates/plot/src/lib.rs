@@ -2,7 +2,8 @@
 //!
 //! Everything that Quiver draws is drawn here, so that all pictures look alike: the curves of `quiver plot`, the figures
 //! of the paper, the soak test of the benchmarks. A [`Page`] is composed of plain marks in units of the page (`mark`),
-//! which is arithmetic; only `canvas` knows the library that paints them. Knows nothing of runs, games or files.
+//! which is arithmetic; only `canvas` knows the library that paints them, and `element` writes them into an HTML page.
+//! Knows nothing of runs, games or files.
 //!
 //! ```
 //! use plot::{Axis, Colour, Layer, Page, Panel};
@@ -20,6 +21,7 @@ mod axis;
 mod canvas;
 mod clip;
 mod colour;
+mod element;
 mod frame;
 mod layer;
 mod legend;
@@ -34,6 +36,7 @@ mod ticks;
 pub use axis::Axis;
 pub use canvas::PlotError;
 pub use colour::Colour;
+pub use element::escaped;
 pub use layer::Layer;
 pub use number::number;
 pub use page::Page;

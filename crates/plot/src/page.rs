@@ -6,6 +6,7 @@
 
 use crate::canvas::{self, PlotError, Sheet};
 use crate::colour::Ink;
+use crate::element;
 use crate::legend::Legend;
 use crate::lettering::{Fonts, Lettering};
 use crate::mark::{Anchor, Area, Mark};
@@ -59,6 +60,13 @@ impl Page {
     /// The picture as an SVG file.
     pub fn svg(&self) -> Result<String, PlotError> {
         canvas::svg(&self.sheet()?)
+    }
+
+    /// The picture as an element of an HTML page, as wide as its place there. Its colours have the classes `ink-blue`,
+    /// `ink-grid` and so on, so that the page's style can change them, and its letters are the page's. `id` is its own
+    /// on the page; `title` and `description` are for those who do not see it.
+    pub fn element(&self, id: &str, title: &str, description: &str) -> Result<String, PlotError> {
+        Ok(element::element(&self.sheet()?, id, title, description))
     }
 
     fn sheet(&self) -> Result<Sheet, PlotError> {

@@ -1,8 +1,8 @@
 //! Rate control over all shards, owned by the learner.
 //!
 //! Arithmetic only. What the shards count comes in ([`Control::heard`]), whether a batch may be drawn and how many
-//! inserts each shard may take comes out. Counters belong to one incarnation of a shard: one that comes back empty starts
-//! anew, and what its former life counted stays counted.
+//! inserts each shard may take comes out. Counters belong to one incarnation, wherever it answers: one that comes back
+//! empty starts anew, one that moved goes on, and nothing is counted twice.
 //!
 //! **Filling.** Until the shards that can be reached hold `min_size` items nothing is drawn, at the start as after a
 //! loss. When they do, the ratio begins at that moment: neither the filling nor what happened before owes updates.
@@ -11,11 +11,12 @@
 //! of them while they are few: which shard has writers is not known here, and a part held by one that has none would
 //! stall the others. So a shard may overdraw, by a bounded number, and the ratio is held by the real counts.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use crate::rate::RateLimiter;
 
-/// Incarnations of a shard that are remembered. News are late by seconds; a shard does not start this often in that time.
+/// Incarnations that are remembered besides those that have a number now. One that comes back after so many others is
+/// counted anew.
 const FORMER_MAX: usize = 64;
 /// Inserts so few that every shard is granted all of them.
 const FEW_INSERTS: u64 = 64;
@@ -103,8 +104,8 @@ impl std::fmt::Display for Wait {
 pub struct Control {
     limiter: RateLimiter,
     shards: Vec<Known>,
-    /// How far shards had counted at the checkpoint.
-    marks: Vec<Mark>,
+    /// How far each incarnation has counted: those of the checkpoint, then those heard since, the last one heard last.
+    counted: Vec<Counted>,
     inserts: u64,
     agent_steps: u64,
     samples: u64,
@@ -123,8 +124,15 @@ struct Known {
     late: bool,
     /// The run goes on without it: it is not waited for.
     absent: bool,
-    /// Incarnations before this one, the newest last: their late news are no news.
-    former: VecDeque<u32>,
+}
+
+/// What an incarnation said of itself, as far as it is in the sums.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    incarnation: u32,
+    /// `None` before it is heard by this control.
+    inserts: Option<u64>,
+    agent_steps: u64,
 }
 
 impl Control {
@@ -132,10 +140,11 @@ impl Control {
     /// or 0 and none. A mark is a shard's whose incarnation it has, wherever that shard is now.
     pub fn new(limiter: RateLimiter, shards: usize, agent_steps: u64, marks: &[Mark]) -> Self {
         let nothing = Heard { incarnation: 0, inserts: 0, agent_steps: 0, items: 0, mass: 0.0 };
-        let former = VecDeque::new();
-        let known = Known { heard: nothing, met: false, present: false, late: false, absent: false, former };
-        let (shards, marks) = (vec![known; shards], marks.to_vec());
-        Self { limiter, shards, marks, inserts: 0, agent_steps, samples: 0, since: None }
+        let known = Known { heard: nothing, met: false, present: false, late: false, absent: false };
+        let counted =
+            |&Mark { incarnation, agent_steps }: &Mark| Counted { incarnation, inserts: None, agent_steps };
+        let (shards, counted) = (vec![known; shards], marks.iter().map(counted).collect());
+        Self { limiter, shards, counted, inserts: 0, agent_steps, samples: 0, since: None }
     }
 
     /// Lets go by another ratio or another least size from now on. Nothing is owed for what was before.
@@ -159,39 +168,54 @@ impl Control {
         self.shards[shard].absent
     }
 
-    /// Takes in what a shard said. Older news than what is known changes nothing.
+    /// Takes in what a shard said. Older news of the same incarnation change nothing. Another incarnation than before,
+    /// be it new or back again, has this number from now on, and goes on from where it had counted.
     pub fn heard(&mut self, shard: usize, news: Heard) {
-        let marked = self.marks.iter().find(|mark| mark.incarnation == news.incarnation);
-        let known = &mut self.shards[shard];
-        if let (false, Some(mark)) = (known.met, marked) {
-            (known.heard.incarnation, known.heard.agent_steps) = (mark.incarnation, mark.agent_steps);
-        }
-        let was = known.heard;
-        let same = was.incarnation == news.incarnation;
-        let older = (news.inserts, news.agent_steps) < (was.inserts, was.agent_steps);
-        // One that the checkpoint knew, heard after one that it did not know, is a former life that comes late.
-        let former = known.former.contains(&news.incarnation) || (known.met && !same && marked.is_some());
-        if former || (same && known.met && older) {
+        let known = &self.shards[shard];
+        let (was, same) = (known.heard, known.met && known.heard.incarnation == news.incarnation);
+        if same && (news.inserts, news.agent_steps) < (was.inserts, was.agent_steps) {
             return;
         }
-        if !same && known.met {
-            known.former.push_back(was.incarnation);
-            if known.former.len() > FORMER_MAX {
-                known.former.pop_front();
-            }
-        }
-        let counted = if same { was } else { Heard { inserts: 0, agent_steps: 0, ..was } };
-        // Nobody counts as far as these numbers go, but a shard can say anything.
         let before = self.inserts;
-        self.inserts = before.saturating_add(news.inserts.saturating_sub(counted.inserts));
-        let agent_steps = news.agent_steps.saturating_sub(counted.agent_steps);
-        self.agent_steps = self.agent_steps.saturating_add(agent_steps);
-        if let (true, Some((began, _))) = (known.late, &mut self.since) {
-            // Taken before the ratio began, under what was granted for filling: owes no updates.
+        let first = self.count(&news);
+        let known = &mut self.shards[shard];
+        if let (true, Some((began, _))) = (known.late || first, &mut self.since) {
+            // Taken before the ratio began, under what was granted for filling or by a learner before: owes no updates.
             *began += i128::from(self.inserts - before);
         }
         (known.heard, known.met, known.present, known.late) = (news, true, true, false);
+        self.forget_former();
         self.settle();
+    }
+
+    /// Adds to the sums what an incarnation has counted beyond what is in them. Says whether it was heard for the first
+    /// time.
+    fn count(&mut self, news: &Heard) -> bool {
+        let at = self.counted.iter().position(|counted| counted.incarnation == news.incarnation);
+        let counted = at.map(|at| self.counted.remove(at));
+        let inserts = counted.and_then(|counted| counted.inserts);
+        let agent_steps = counted.map_or(0, |counted| counted.agent_steps);
+        // Nobody counts as far as these numbers go, but a shard can say anything.
+        let more = |now: u64, before: u64, sum: u64| sum.saturating_add(now.saturating_sub(before));
+        self.inserts = more(news.inserts, inserts.unwrap_or(0), self.inserts);
+        self.agent_steps = more(news.agent_steps, agent_steps, self.agent_steps);
+        self.counted.push(Counted {
+            incarnation: news.incarnation,
+            inserts: inserts.max(Some(news.inserts)),
+            agent_steps: agent_steps.max(news.agent_steps),
+        });
+        inserts.is_none()
+    }
+
+    /// Drops the one that was not heard for longest, of those that have no number, if there are too many.
+    fn forget_former(&mut self) {
+        if self.counted.len() > self.shards.len() + FORMER_MAX {
+            let former = |counted: &Counted| {
+                !self.shards.iter().any(|shard| shard.heard.incarnation == counted.incarnation)
+            };
+            let oldest = self.counted.iter().position(former).expect("more than there are numbers");
+            self.counted.remove(oldest);
+        }
     }
 
     /// A shard does not answer.
@@ -287,18 +311,10 @@ impl Control {
         Some(samples as f64 / inserts as f64)
     }
 
-    /// How far every shard has counted, former lives included.
+    /// How far every incarnation has counted, also those that may come back.
     pub fn marks(&self) -> Vec<Mark> {
-        let mark = |shard: &Known| Mark {
-            incarnation: shard.heard.incarnation,
-            agent_steps: shard.heard.agent_steps,
-        };
-        // A shard that was not heard since the checkpoint is still where it was then.
-        let unheard =
-            |mark: &&Mark| !self.shards.iter().any(|shard| shard.heard.incarnation == mark.incarnation);
-        let met = self.shards.iter().filter(|shard| shard.met).map(mark);
-        let most = self.shards.len() + FORMER_MAX;
-        met.chain(self.marks.iter().filter(unheard).copied()).take(most).collect()
+        let mark = |&Counted { incarnation, agent_steps, .. }: &Counted| Mark { incarnation, agent_steps };
+        self.counted.iter().map(mark).collect()
     }
 
     fn present(&self) -> u64 {

@@ -38,6 +38,7 @@ pub use outcome::{Counters, Draw, Inserted, SampleError, TableCounters, Updated}
 pub use store::Store;
 pub use store::insert::InsertError;
 pub use store::item::{ItemView, stack_at};
+pub use store::reliability::Episode;
 pub use store::table::Table;
 pub use store::{LoadError, Saving};
 pub use sum_tree::SumTree;

@@ -32,7 +32,7 @@ pub(crate) mod table;
 mod home;
 mod reclaim;
 mod recover;
-mod reliability;
+pub mod reliability;
 mod save;
 
 pub mod directory;

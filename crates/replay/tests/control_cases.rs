@@ -23,16 +23,67 @@ fn samples_until_it_waits(control: &mut Control) -> u64 {
 }
 
 #[test]
-fn late_news_of_a_former_life_change_nothing() {
+fn a_former_life_that_comes_late_or_back_counts_nothing_twice() {
     let mut control = control(1, 100);
     control.heard(0, news(1, 40));
     control.heard(0, news(2, 10));
     control.heard(0, news(1, 40));
-    assert_eq!(control.agent_steps(), 50);
-    assert_eq!(control.items(), 10);
+    assert_eq!((control.agent_steps(), control.totals()), (50, (0, 50)));
+    // It is taken up where it was.
+    control.heard(0, news(1, 45));
+    assert_eq!((control.items(), control.allowance(0).unwrap().incarnation), (45, 1));
     control.heard(0, news(2, 10));
-    assert_eq!(control.agent_steps(), 50);
-    assert_eq!(control.totals(), (0, 50));
+    control.heard(0, news(2, 12));
+    assert_eq!((control.agent_steps(), control.totals(), control.items()), (57, (0, 57), 12));
+}
+
+#[test]
+fn a_shard_that_changes_its_number_beside_a_stranger_counts_nothing_twice() {
+    let mut control = control(2, 100);
+    control.heard(0, news(1, 40));
+    control.heard(1, news(2, 30));
+    // A stranger has the first one's place, and the first one that of the second, which is lost.
+    control.heard(0, news(3, 5));
+    control.heard(1, news(1, 44));
+    assert_eq!((control.agent_steps(), control.totals(), control.items()), (79, (0, 79), 49));
+    // The learner starts anew.
+    let limiter = RateLimiter::new(Some(8.0), 100, 32, None).unwrap();
+    let mut again = Control::new(limiter, 2, control.agent_steps(), &control.marks());
+    again.heard(0, news(2, 31));
+    again.heard(1, news(1, 44));
+    assert_eq!(again.agent_steps(), 80);
+}
+
+#[test]
+fn only_so_many_former_lives_are_remembered_and_never_at_the_cost_of_those_that_answer() {
+    let mut control = control(2, 100);
+    control.heard(0, news(1, 40));
+    for incarnation in 2..500 {
+        control.heard(1, news(incarnation, 1));
+    }
+    assert_eq!(control.marks().len(), 66);
+    control.heard(0, news(1, 41));
+    assert_eq!(control.agent_steps(), 41 + 498);
+    // Not by a learner that comes after, either: whoever was heard last is the last to be forgotten.
+    let limiter = RateLimiter::new(Some(8.0), 100, 32, None).unwrap();
+    let mut again = Control::new(limiter, 2, control.agent_steps(), &control.marks());
+    again.heard(1, news(500, 1));
+    again.heard(0, news(1, 42));
+    assert_eq!(again.agent_steps(), 41 + 498 + 2);
+}
+
+#[test]
+fn a_former_life_that_is_back_after_the_learner_too_owes_no_updates() {
+    let limiter = RateLimiter::new(Some(8.0), 100, 32, None).unwrap();
+    let marks = [Mark { incarnation: 1, agent_steps: 1_000_000 }];
+    let mut control = Control::new(limiter, 2, 1_000_000, &marks);
+    control.heard(0, news(2, 50));
+    control.heard(1, news(3, 200));
+    assert!(samples_until_it_waits(&mut control) <= 20 + 32);
+    control.heard(0, news(1, 1_000_008));
+    assert_eq!(control.agent_steps(), 1_000_000 + 250 + 8);
+    assert!(samples_until_it_waits(&mut control) <= 32);
+    assert!(control.allowance(1).unwrap().inserts > 200, "the actors may go on");
 }
 
 #[test]
@@ -51,12 +102,13 @@ fn late_news_with_fewer_steps_and_the_same_inserts_count_no_step_twice() {
 fn what_a_shard_out_of_reach_took_while_the_replay_filled_owes_no_updates() {
     let mut control = control(2, 10_000);
     control.heard(0, news(1, 0));
-    control.heard(1, news(1, 0));
+    control.heard(1, news(2, 0));
     let granted = control.allowance(1).unwrap().inserts;
     assert!((5_000..5_010).contains(&granted));
     control.lost(1);
     control.heard(0, news(1, 10_000));
-    control.heard(1, news(1, granted));
+    control.heard(1, news(2, granted));
+    assert_eq!(control.totals(), (0, 10_000 + granted));
     // At most half an insert's worth and half a batch, which is the slack, and one more batch for rounding.
     let samples = samples_until_it_waits(&mut control);
     assert!(samples <= 20 + 32, "{samples} samples at once");
@@ -68,9 +120,9 @@ fn without_a_ratio_only_filling_holds_the_learner_and_nothing_the_actors() {
     let mut control = Control::new(limiter, 2, 0, &[]);
     control.heard(0, news(1, 50));
     assert_eq!(control.can_sample(), Err(Wait::Shards(vec![1])));
-    control.heard(1, news(1, 49));
+    control.heard(1, news(2, 49));
     assert_eq!(control.can_sample(), Err(Wait::Filling { items: 99, min_size: 100 }));
-    control.heard(1, news(1, 50));
+    control.heard(1, news(2, 50));
     control.sampled(1 << 40);
     assert_eq!(control.can_sample(), Ok(()));
     assert!([0, 1].iter().all(|&shard| control.allowance(shard).unwrap().inserts > 1 << 60));
@@ -112,7 +164,7 @@ fn a_learner_that_goes_on_counts_only_what_came_after_its_marks() {
 fn a_shard_that_counts_to_the_end_of_all_numbers_overflows_nothing() {
     let most = Heard { agent_steps: u64::MAX, items: u64::MAX, ..news(1, u64::MAX) };
     let mut control = control(2, 100);
-    control.heard(0, news(1, 50));
+    control.heard(0, news(4, 50));
     control.heard(1, most);
     control.lost(1);
     control.heard(0, Heard { incarnation: 2, ..most });

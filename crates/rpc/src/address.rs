@@ -1,6 +1,7 @@
 //! Where a server is.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -26,6 +27,22 @@ impl fmt::Display for Address {
 }
 
 impl Address {
+    /// Host and port, unless it is a socket file.
+    pub fn authority(&self) -> Option<&str> {
+        match self {
+            Address::Unix(_) => None,
+            Address::Tcp(authority) => Some(authority),
+        }
+    }
+
+    /// The same server at one of the places that its name leads to.
+    pub fn at(&self, place: SocketAddr) -> Self {
+        match self {
+            Address::Unix(_) => self.clone(),
+            Address::Tcp(_) => Address::Tcp(place.to_string()),
+        }
+    }
+
     /// Whether only this machine can reach it: a Unix socket or a loopback address.
     pub fn is_local(&self) -> bool {
         match self {

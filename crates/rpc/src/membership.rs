@@ -13,6 +13,7 @@ use proto::v1::learner_client::LearnerClient;
 use proto::v1::watch_weights_reply::News as Message;
 use proto::{PROTOCOL, Report, Weights, caller, v1};
 use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::transport::Channel;
 use tonic::{Code, Status};
@@ -66,6 +67,14 @@ pub struct Membership {
     /// What has happened since.
     pub news: watch::Receiver<News>,
     reports: mpsc::Sender<Report>,
+    following: Option<AbortHandle>,
+}
+
+impl Drop for Membership {
+    /// Nobody listens any more, and the place is free for someone else.
+    fn drop(&mut self) {
+        self.following.iter().for_each(AbortHandle::abort);
+    }
 }
 
 /// Joins the run of the learner at `address`, waiting for it as long as it takes.
@@ -87,13 +96,15 @@ pub async fn join(
     let joined = follower.join(request).await?;
     let shards = places(&joined.shards).map_err(Refused)?;
     follower.news.send_modify(|news| news.shards = shards);
-    if joined.finished {
+    let following = if joined.finished {
         follower.news.send_modify(|news| news.finished = true);
+        None
     } else {
+        // Ends by itself when the last report is sent.
         tokio::spawn(send_reports(follower.client.clone(), membership(&joined, role), outgoing));
-        tokio::spawn(follower.follow(joined.clone()));
-    }
-    Ok(Membership { joined, news: receiver, reports })
+        Some(tokio::spawn(follower.follow(joined.clone())).abort_handle())
+    };
+    Ok(Membership { joined, news: receiver, reports, following })
 }
 
 impl Membership {

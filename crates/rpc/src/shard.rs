@@ -117,6 +117,8 @@ pub struct Shard {
     backoff: Backoff,
     next_try: Instant,
     last_error: String,
+    /// How long a caller waits for a connection in the making.
+    patience: Duration,
 }
 
 #[derive(Debug)]
@@ -140,12 +142,18 @@ impl Shard {
             backoff: Backoff::new(seed),
             next_try: Instant::now(),
             last_error,
+            patience: OPEN_PATIENCE,
         }
     }
 
     /// Where it is.
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// Whether nobody shall wait while a connection is in the making.
+    pub fn hurry(&mut self, hurry: bool) {
+        self.patience = if hurry { Duration::ZERO } else { OPEN_PATIENCE };
     }
 
     /// The shard is elsewhere now.
@@ -188,6 +196,13 @@ impl Shard {
         let batch = Batch::new(reply.batch.unwrap_or_default(), options.stack, *actions);
         let batch = batch.map_err(|invalid| Status::internal(format!("a batch that can't be: {invalid}")));
         let both = news.and_then(|news| Ok((batch?, news.into())));
+        let relied = |batch: &Batch| batch.items().all(|item| item.reliability().is_some());
+        let both = match both {
+            Ok((batch, _)) if self.told.reliabilities && !relied(&batch) => Err(Status::unimplemented(
+                "the shard can't say how reliable targets are: run the same version of quiver everywhere",
+            )),
+            both => both,
+        };
         self.settle(both)
     }
 
@@ -225,7 +240,7 @@ impl Shard {
             self.opening = Some(tokio::spawn(open(self.client.clone(), self.told.clone())));
         }
         let opening = self.opening.as_mut().expect("just made");
-        let Ok(opened) = timeout(OPEN_PATIENCE, opening).await else {
+        let Ok(opened) = timeout(self.patience, opening).await else {
             return Err(ShardError::Unreachable(format!("{}: still connecting", self.address)));
         };
         self.opening = None;
@@ -289,6 +304,13 @@ impl Stream {
         let reply = timeout(ANSWER_WAIT_MAX, self.replies.message()).await.map_err(|_| silent())??;
         reply.ok_or_else(|| Status::unavailable("the stream has ended"))
     }
+}
+
+/// The name of the shard at an address. Asking changes nothing there.
+pub async fn who(address: &Address) -> Result<String, Status> {
+    let mut client = client(address);
+    let answer = timeout(ANSWER_WAIT_MAX, client.info(v1::InfoRequest {})).await.map_err(|_| silent())?;
+    Ok(answer?.into_inner().shard.unwrap_or_default().id)
 }
 
 fn client(address: &Address) -> ReplayClient<Channel> {

@@ -101,8 +101,10 @@ impl Writer {
             room: room.clone(),
             report,
             sent: sent.clone(),
+            backoff: Backoff::new(seed),
+            complained: None,
         };
-        tokio::spawn(task.run(Backoff::new(seed)));
+        tokio::spawn(task.run());
         Self { chunks, bound, room, state, sent }
     }
 
@@ -163,6 +165,8 @@ struct Task {
     room: Arc<Semaphore>,
     report: watch::Sender<State>,
     sent: Arc<Sent>,
+    backoff: Backoff,
+    complained: Option<Instant>,
 }
 
 /// Why a stream ended.
@@ -174,15 +178,10 @@ enum End {
 }
 
 impl Task {
-    async fn run(mut self, mut backoff: Backoff) {
-        let mut complained: Option<Instant> = None;
+    async fn run(mut self) {
         loop {
             let end = match self.open().await {
                 Ok((requests, mut replies)) => {
-                    if complained.take().is_some() {
-                        info!(shard = %self.address, again = self.under_way.len(), "the shard is back");
-                    }
-                    backoff.reset();
                     self.report.send_replace(State::Open);
                     self.exchange(&requests, &mut replies).await
                 }
@@ -200,16 +199,24 @@ impl Task {
                 _ => {}
             }
             self.report.send_replace(State::Waiting(format!("the shard at {}: {reason}", self.address)));
-            if complained.is_none_or(|at| at.elapsed() >= COMPLAIN_EVERY) {
-                complained = Some(Instant::now());
+            if self.complained.is_none_or(|at| at.elapsed() >= COMPLAIN_EVERY) {
+                self.complained = Some(Instant::now());
                 warn!(shard = %self.address, reason, under_way = self.under_way.len(), "waiting for the shard");
             }
-            sleep(backoff.next()).await;
+            sleep(self.backoff.next()).await;
             self.sent.reconnects.fetch_add(1, Ordering::Relaxed);
             if self.incoming.is_closed() && self.incoming.is_empty() {
                 // Nobody is left who would wait for an acknowledgement.
                 return;
             }
+        }
+    }
+
+    /// The shard deals with what this writer sends. That it let a stream open does not mean that yet.
+    fn taken_up(&mut self) {
+        self.backoff.reset();
+        if self.complained.take().is_some() {
+            info!(shard = %self.address, again = self.under_way.len(), "the shard is back");
         }
     }
 
@@ -256,6 +263,7 @@ impl Task {
                         }
                     }
                     Ok(Some(v1::InsertReply { reply: Some(Reply::Waiting(waiting)) })) => {
+                        self.taken_up();
                         info!(shard = %self.address, for_what = waiting.what, seconds = waiting.seconds, "waiting");
                         self.report.send_replace(State::Waiting(waiting.what));
                     }
@@ -287,6 +295,7 @@ impl Task {
         if !oldest.is_some_and(same) {
             return Err(Status::internal("acknowledged out of order"));
         }
+        self.taken_up();
         self.under_way.pop_front();
         self.room.add_permits(1);
         self.sent.chunks.fetch_add(1, Ordering::Relaxed);

@@ -9,9 +9,11 @@
 //! [`progress`] for how people are told.
 #![forbid(unsafe_code)]
 
+pub mod adjusted;
 pub mod averages;
 pub mod checkpoint;
 pub mod choices;
+pub mod curve;
 pub mod directory;
 pub mod event;
 pub mod nearest;

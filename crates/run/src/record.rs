@@ -98,8 +98,11 @@ impl Cut {
     }
 }
 
+/// The file of a run's directory that holds its evaluations.
+pub const EVALUATIONS_FILE: &str = "evaluations.jsonl";
+
 const FILES: [&str; 4] =
-    ["episodes.jsonl", "evaluations.jsonl", "training.jsonl", "events.out.tfevents.0.quiver"];
+    ["episodes.jsonl", EVALUATIONS_FILE, "training.jsonl", "events.out.tfevents.0.quiver"];
 const EPISODES: usize = 0;
 const EVALUATIONS: usize = 1;
 const TRAINING: usize = 2;

@@ -23,5 +23,5 @@ mod status_file;
 pub use args::{LogFormat, LogLevel, TelemetryArgs};
 pub use ending::{lifeline, terminated};
 pub use health::Health;
-pub use listener::serve;
+pub use listener::{Page, serve, serve_with_page};
 pub use log::init;

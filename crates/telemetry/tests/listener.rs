@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use clap::Parser;
 use prometheus::{IntCounter, Registry};
@@ -62,9 +64,40 @@ async fn metrics_health_and_the_status_file_are_there() {
         "{answer}"
     );
     assert!(get(address, "/secrets").await.starts_with("HTTP/1.1 404"));
+    assert!(get(address, "/").await.starts_with("HTTP/1.1 404"), "there is no page unless there is one");
 
     let taken = format!("{address}");
     let again =
         telemetry::serve(&self::args(&["--metrics-listen", &taken]), "b", Registry::new(), health).await;
     assert!(again.unwrap_err().to_string().contains("choose another --metrics-listen"));
+}
+
+#[tokio::test]
+async fn a_page_is_drawn_anew_for_whoever_asks_and_all_else_is_as_without() {
+    let drawn = AtomicU32::new(0);
+    let page = Arc::new(move || format!("<p>{}</p>", drawn.fetch_add(1, Ordering::Relaxed)));
+    let health = Health::new();
+    let address =
+        telemetry::serve_with_page(&args(&[]), "learner", Registry::new(), health, page).await.unwrap();
+    for expected in ["<p>0</p>", "<p>1</p>"] {
+        let answer = get(address, "/").await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with(expected), "{answer}");
+        for header in
+            ["content-type: text/html; charset=utf-8", "cache-control: no-store", "default-src 'none'"]
+        {
+            assert!(answer.contains(header), "{answer}");
+        }
+    }
+    assert!(get(address, "/metrics").await.contains("\nprocess_cpu_seconds_total "));
+    assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 503"));
+    assert!(get(address, "/index.html").await.starts_with("HTTP/1.1 404"));
+}
+
+#[tokio::test]
+async fn a_page_that_cannot_be_drawn_is_an_error_and_not_the_end() {
+    let page = Arc::new(|| -> String { panic!("nothing to draw with") });
+    let (registry, health) = (Registry::new(), Health::new());
+    let address = telemetry::serve_with_page(&args(&[]), "learner", registry, health, page).await.unwrap();
+    assert!(get(address, "/").await.starts_with("HTTP/1.1 500"));
+    assert!(get(address, "/metrics").await.starts_with("HTTP/1.1 200"));
 }

@@ -77,6 +77,7 @@ impl Running {
             fsync: Fsync::Never,
             restore: None,
             bytes_limit: 1 << 30,
+            end_with_run: false,
         };
         let (registry, health) = (Registry::new(), Health::new());
         let server = Server::bind(&config, &registry).await.unwrap();

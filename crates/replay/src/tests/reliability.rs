@@ -39,9 +39,14 @@ fn check(store: &Store, writers: &[LaneWriter]) -> usize {
             let later: f64 =
                 all.iter().filter(same).filter(|other| other.2 > first).map(|other| other.3).sum();
             let expected = if total > 0.0 { 1.0 - later / total } else { 1.0 };
-            let got = store.reliability(table, key).unwrap();
+            let episode = store.episode(table, key).unwrap();
+            let got = episode.reliability(first);
             assert!((got - expected).abs() < 1e-12, "step {first} of {lane:?}: {got}, not {expected}");
             between += usize::from(got > 0.0 && got < 1.0);
+            // It serves all items of the episode, and no others.
+            for other in &all {
+                assert_eq!(episode.holds(other.1, other.2), same(&other));
+            }
         }
     }
     between
@@ -78,7 +83,7 @@ fn an_item_that_has_left_has_none() {
         store.insert(&writer.chunk(&mut rng)).unwrap();
     }
     let key = items(&store, 0)[0].0;
-    assert!(store.reliability(0, key).is_some());
+    assert!(store.episode(0, key).is_some());
     store.remove(0, &[key]);
-    assert_eq!(store.reliability(0, key), None);
+    assert_eq!(store.episode(0, key), None);
 }

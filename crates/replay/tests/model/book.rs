@@ -28,8 +28,9 @@ impl Book {
     }
 
     pub fn heard(&mut self, shard: usize, news: Heard, min_size: u64) {
-        let order = |heard: Heard| (heard.incarnation, heard.inserts, heard.agent_steps);
-        if self.newest[shard].is_some_and(|newest| order(news) < order(newest)) {
+        let order = |heard: Heard| (heard.inserts, heard.agent_steps);
+        let older = |newest: Heard| newest.incarnation == news.incarnation && order(news) < order(newest);
+        if self.newest[shard].is_some_and(older) {
             return;
         }
         let count = self.counts.entry((shard, news.incarnation)).or_default();

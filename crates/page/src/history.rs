@@ -1,0 +1,216 @@
+//! What a learner looked like from its start until now, in bounded memory.
+//!
+//! Counts are kept as they stood, not as speeds, so leaving samples out loses detail and no truth: the speed between two
+//! that are left is the mean of all that lay between. The last minute is kept second by second.
+
+use std::collections::VecDeque;
+
+use run::curve::Point;
+
+/// Samples of the whole time, at most. When there are as many, every second one goes.
+const KEPT_MAX: usize = 512;
+
+/// Samples of the last minute.
+const RECENT_MAX: usize = 61;
+
+/// How a learner stands at one moment. Counts and seconds only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// Seconds since this learner began.
+    pub seconds: f64,
+    /// Frames of the whole run.
+    pub frames: u64,
+    /// Updates of the whole run.
+    pub updates: u64,
+    /// Seconds for which the training thread has waited for a batch.
+    pub waited: f64,
+    /// Seconds that it has spent on updates.
+    pub trained: f64,
+    /// Seconds spent on sampling, unpacking and copying batches, which is done beside the training.
+    pub prepared: f64,
+    /// Samples per insert, once the ratio has begun.
+    pub ratio: Option<f64>,
+    /// Transitions in the replay.
+    pub items: u64,
+    /// Bytes that they take.
+    pub bytes: u64,
+    /// Mean score of the newest training games.
+    pub training_score: Option<f64>,
+    /// Actors that are connected.
+    pub actors: u32,
+    /// Evaluators that are connected.
+    pub evaluators: u32,
+    /// Shards that answer.
+    pub shards: u32,
+}
+
+/// Samples in the order of time, and what else there is to tell.
+#[derive(Clone, Debug)]
+pub struct History {
+    kept: Vec<Sample>,
+    /// One sample of so many is kept.
+    stride: usize,
+    /// Samples since the last that was kept.
+    passed: usize,
+    recent: VecDeque<Sample>,
+    /// The agent's evaluations, of former lives of the learner too.
+    pub evaluations: Vec<Point>,
+    /// Scores of training games before this life of the learner, as (frames, score).
+    pub past_scores: Vec<(f64, f64)>,
+    /// What is waited for at this moment, in words.
+    pub waiting: Option<String>,
+    /// Whether the run has ended.
+    pub is_finished: bool,
+    /// Shards that the run wants to answer.
+    pub shards: u32,
+}
+
+impl History {
+    /// Nothing has happened yet.
+    #[expect(clippy::new_without_default, reason = "a history begins where someone says so")]
+    pub fn new() -> Self {
+        Self {
+            kept: Vec::new(),
+            stride: 1,
+            passed: 0,
+            recent: VecDeque::new(),
+            evaluations: Vec::new(),
+            past_scores: Vec::new(),
+            waiting: None,
+            is_finished: false,
+            shards: 0,
+        }
+    }
+
+    /// Adds the newest sample. Meant to be called once a second.
+    pub fn push(&mut self, sample: Sample) {
+        if self.recent.len() == RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(sample);
+        self.passed += 1;
+        if self.passed < self.stride && !self.kept.is_empty() {
+            return;
+        }
+        self.passed = 0;
+        self.kept.push(sample);
+        if self.kept.len() == KEPT_MAX {
+            let mut index = 0;
+            self.kept.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+            self.stride *= 2;
+            // The last of an even number has just gone.
+            self.passed = self.stride / 2;
+        }
+    }
+
+    /// The newest sample.
+    pub fn now(&self) -> Option<&Sample> {
+        self.recent.back()
+    }
+
+    /// The whole time in at most so many samples, the first and the newest among them.
+    pub fn thinned(&self, most: usize) -> Vec<Sample> {
+        let newest = self.now().filter(|now| self.kept.last().is_some_and(|last| last.seconds < now.seconds));
+        let all: Vec<Sample> = self.kept.iter().chain(newest).copied().collect();
+        let step = all.len().div_ceil(most.max(2) - 1).max(1);
+        let mut thinned: Vec<Sample> = all.iter().step_by(step).copied().collect();
+        if let Some(last) = all.last().filter(|last| thinned.last() != Some(*last)) {
+            thinned.push(*last);
+        }
+        thinned
+    }
+
+    /// What has changed over about the last so many seconds.
+    pub fn lately(&self, seconds: f64) -> Stretch {
+        let now = self.now().copied().unwrap_or_default();
+        let is_before = |sample: &&Sample| sample.seconds <= now.seconds - seconds;
+        let before = self.recent.iter().rev().find(is_before);
+        let before = before.or_else(|| self.kept.iter().rev().find(is_before));
+        let first = before.or(self.kept.first()).copied().unwrap_or_default();
+        Stretch { first, last: now }
+    }
+}
+
+/// From one sample to a later one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stretch {
+    /// Where it begins.
+    pub first: Sample,
+    /// Where it ends.
+    pub last: Sample,
+}
+
+impl Stretch {
+    /// How long it is.
+    pub fn seconds(&self) -> f64 {
+        self.last.seconds - self.first.seconds
+    }
+
+    /// How much something grew each second; nothing for a stretch of no length. A count that went back is no speed.
+    pub fn speed(&self, of: impl Fn(&Sample) -> f64) -> Option<f64> {
+        let grown = (of(&self.last) - of(&self.first)).max(0.0);
+        (self.seconds() > 0.0).then(|| grown / self.seconds())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(seconds: u32) -> History {
+        let mut history = History::new();
+        for second in 0..seconds {
+            let seconds = f64::from(second);
+            history.push(Sample { seconds, frames: u64::from(second) * 100, ..Sample::default() });
+        }
+        history
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_whole_time_stays_in_sight() {
+        for seconds in [1, 2, 511, 512, 513, 5_000, 100_000] {
+            let history = filled(seconds);
+            assert!(history.kept.len() < KEPT_MAX && history.recent.len() <= RECENT_MAX);
+            let shown = history.thinned(KEPT_MAX * 2);
+            assert_eq!(shown[0].seconds, 0.0, "{seconds}");
+            assert_eq!(shown[shown.len() - 1].seconds, f64::from(seconds - 1));
+            let gaps: Vec<f64> = shown.windows(2).map(|pair| pair[1].seconds - pair[0].seconds).collect();
+            let usual = history.stride as f64;
+            assert!(gaps.iter().rev().skip(1).all(|gap| *gap == usual), "{seconds}: {gaps:?}");
+            assert!(gaps.iter().all(|gap| (1.0..=usual).contains(gap)), "{seconds}: {gaps:?}");
+        }
+    }
+
+    #[test]
+    fn leaving_samples_out_does_not_change_speeds() {
+        let history = filled(5_000);
+        for pair in history.thinned(120).windows(2) {
+            let stretch = Stretch { first: pair[0], last: pair[1] };
+            assert_eq!(stretch.speed(|sample| sample.frames as f64), Some(100.0));
+        }
+        assert!(history.thinned(120).len() <= 121);
+    }
+
+    #[test]
+    fn a_stretch_reaches_back_as_far_as_was_asked_for_or_to_the_beginning() {
+        let history = filled(5_000);
+        assert_eq!(history.lately(10.0).seconds(), 10.0);
+        let ten_minutes = history.lately(600.0).seconds();
+        assert!((600.0..=616.0).contains(&ten_minutes), "{ten_minutes}");
+        assert_eq!(history.lately(1e9).seconds(), 4_999.0);
+    }
+
+    #[test]
+    fn nothing_has_no_speed_and_neither_has_a_count_that_went_back() {
+        let frames = |sample: &Sample| sample.frames as f64;
+        assert_eq!(History::new().lately(10.0).speed(frames), None);
+        assert_eq!(History::new().thinned(100), []);
+        assert_eq!(filled(1).lately(10.0).speed(frames), None);
+        let mut history = filled(20);
+        history.push(Sample { seconds: 20.0, frames: 7, ..Sample::default() });
+        assert_eq!(history.lately(10.0).speed(frames), Some(0.0));
+    }
+}

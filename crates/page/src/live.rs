@@ -1,0 +1,55 @@
+//! A history that one measures and others look at.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use run::Resolved;
+
+use crate::{History, html};
+
+/// A history and its page. The page is drawn when someone asks for it, and again after the history has changed: however
+/// many look at it, it is drawn once for each change.
+#[derive(Debug)]
+pub struct Live(Mutex<(History, Option<String>)>);
+
+impl Live {
+    /// With this history to begin with.
+    pub fn new(history: History) -> Self {
+        Self(Mutex::new((history, None)))
+    }
+
+    /// Changes the history.
+    pub fn change(&self, change: impl FnOnce(&mut History)) {
+        let mut state = self.state();
+        change(&mut state.0);
+        state.1 = None;
+    }
+
+    /// The page.
+    pub fn html(&self, resolved: &Resolved) -> String {
+        let mut state = self.state();
+        let (history, drawn) = &mut *state;
+        drawn.get_or_insert_with(|| html(resolved, history)).clone()
+    }
+
+    /// Who panicked while drawing has changed nothing.
+    fn state(&self) -> MutexGuard<'_, (History, Option<String>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sample;
+    use run::Layers;
+
+    #[test]
+    fn the_page_changes_with_its_history() {
+        let resolved = Layers::default().resolve(Some("cartpole")).unwrap();
+        let live = Live::new(History::new());
+        let empty = live.html(&resolved);
+        assert_eq!(live.html(&resolved), empty);
+        live.change(|history| history.push(Sample { frames: 4_321, ..Sample::default() }));
+        assert!(!empty.contains("4,321") && live.html(&resolved).contains("4,321"));
+    }
+}

@@ -1,0 +1,120 @@
+//! The figures of now, each with what it is to be compared with.
+
+use plot::escaped;
+use run::units::grouped;
+
+use crate::charts::short;
+use crate::story::Story;
+
+/// A figure of now.
+pub struct Tile {
+    label: &'static str,
+    value: String,
+    note: String,
+}
+
+impl Tile {
+    /// As a group of a description list.
+    pub fn element(&self) -> String {
+        let Self { label, value, note } = self;
+        let (value, note) = (escaped(value), escaped(note));
+        format!(
+            "<div class=\"card\"><dt>{label}</dt><dd class=\"value\">{value}</dd><dd class=\"note\">{note}</dd></div>\n"
+        )
+    }
+}
+
+/// What there is no figure of yet.
+const NOTHING: &str = "–";
+
+/// All of them, in the order of the page.
+pub fn tiles(story: &Story<'_>) -> Vec<Tile> {
+    let now = story.now();
+    let figure = |value: Option<f64>| value.map_or(NOTHING.into(), short);
+    vec![
+        Tile {
+            label: "Frames per second",
+            value: figure(story.frames_speed()),
+            note: format!("{} frames so far", grouped(now.frames)),
+        },
+        Tile {
+            label: "Updates per second",
+            value: figure(story.updates_speed()),
+            note: format!("{} updates so far", grouped(now.updates)),
+        },
+        score(story),
+        Tile {
+            label: "Samples per insert",
+            value: figure(now.ratio),
+            note: match story.settings.samples_per_insert.0 {
+                Some(target) => format!("target {}", short(target)),
+                None => "no target".into(),
+            },
+        },
+        replay(story),
+        members(story),
+    ]
+}
+
+fn score(story: &Story<'_>) -> Tile {
+    let training = story.now().training_score.map(|score| format!("training {}", short(score)));
+    let evaluations = &story.history.evaluations;
+    let best = evaluations.iter().map(|point| point.mean).filter(|mean| mean.is_finite()).reduce(f64::max);
+    let best = best.map(|best| format!("best {}", short(best)));
+    let notes: Vec<String> = best.into_iter().chain(training).collect();
+    Tile {
+        label: "Evaluation score",
+        value: evaluations.last().map_or(NOTHING.into(), |point| short(point.mean)),
+        note: if notes.is_empty() { "none yet".into() } else { notes.join(" · ") },
+    }
+}
+
+fn replay(story: &Story<'_>) -> Tile {
+    let (now, capacity) = (story.now(), story.settings.capacity.0);
+    let percent = 100.0 * now.items as f64 / capacity.max(1) as f64;
+    Tile {
+        label: "Replay",
+        value: format!("{}% full", short(percent)),
+        note: format!("{} items · {} MB", grouped(now.items), short(now.bytes as f64 / 1e6)),
+    }
+}
+
+fn members(story: &Story<'_>) -> Tile {
+    let now = story.now();
+    Tile {
+        label: "Who answers",
+        value: counted(now.actors, story.settings.actors, "actor"),
+        note: format!(
+            "{} · {}",
+            counted(now.shards, story.history.shards, "shard"),
+            counted(now.evaluators, now.evaluators, "evaluator")
+        ),
+    }
+}
+
+/// `2 actors`, or `1 of 2 actors`. Actors of a larger cluster may be more than its settings say.
+fn counted(there: u32, wanted: u32, what: &str) -> String {
+    let of = if there < wanted { format!(" of {wanted}") } else { String::new() };
+    let plural = if there.max(wanted) == 1 { "" } else { "s" };
+    format!("{there}{of} {what}{plural}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_missing_is_counted_too() {
+        let cases = [
+            (2, 2, "2 actors"),
+            (1, 2, "1 of 2 actors"),
+            (0, 1, "0 of 1 actor"),
+            (1, 1, "1 actor"),
+            (16, 2, "16 actors"),
+        ];
+        for (there, wanted, expected) in cases {
+            assert_eq!(counted(there, wanted, "actor"), expected);
+        }
+        assert_eq!(counted(0, 0, "evaluator"), "0 evaluators");
+    }
+}

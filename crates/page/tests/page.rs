@@ -1,0 +1,200 @@
+//! The page as a browser gets it: whole, readable by a parser, and right whatever the figures are.
+
+use page::{History, Sample, html};
+use roxmltree::{Document, Node};
+use run::curve::Point;
+use run::{Layers, Resolved};
+
+fn resolved(flags: &[(&str, &str)]) -> Resolved {
+    let flags = flags.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect();
+    Layers { flags, ..Layers::default() }.resolve(Some("space_invaders")).unwrap()
+}
+
+/// A run that trains at 400 frames and 25 updates a second.
+fn history(seconds: u32) -> History {
+    let mut history = History::new();
+    history.shards = 2;
+    for second in 0..seconds {
+        let (seconds, count) = (f64::from(second), u64::from(second));
+        history.push(Sample {
+            seconds,
+            frames: 400 * count,
+            updates: 25 * count,
+            waited: 0.2 * seconds,
+            trained: 0.7 * seconds,
+            prepared: 0.3 * seconds,
+            ratio: Some(7.96),
+            items: 100 * count,
+            bytes: 31_000 * count,
+            training_score: Some(181.5),
+            actors: 1,
+            evaluators: 1,
+            shards: 2,
+        });
+    }
+    history.evaluations = vec![
+        Point { frames: 0.0, mean: 148.0, error: 12.0 },
+        Point { frames: 40_000.0, mean: 302.25, error: 20.0 },
+    ];
+    history
+}
+
+/// Parses the page, and checks what holds for every page.
+fn checked(page: &str, look: impl FnOnce(&Document<'_>)) {
+    let body = page.strip_prefix("<!DOCTYPE html>\n").expect("it is HTML");
+    let document = Document::parse(body).unwrap_or_else(|error| panic!("{error}\n{page}"));
+    let elements = || document.descendants().filter(Node::is_element);
+    let mut ids: Vec<&str> = elements().filter_map(|element| element.attribute("id")).collect();
+    let all = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), all, "an id is there twice");
+    for picture in elements().filter(|element| element.has_tag_name(("http://www.w3.org/2000/svg", "svg"))) {
+        assert_eq!(picture.attribute("role"), Some("img"));
+        assert!(picture.first_element_child().is_some_and(|first| first.tag_name().name() == "title"));
+        let named = picture.attribute("aria-labelledby").unwrap_or_default().split(' ');
+        assert!(named.filter(|id| !id.is_empty()).all(|id| ids.contains(&id)));
+    }
+    for element in elements() {
+        for name in ["src", "href"] {
+            let target = element.attribute(name).unwrap_or_default();
+            assert!(!target.contains("//"), "it loads {target}");
+        }
+    }
+    for word in ["NaN", ">inf", "\"inf", "inf%"] {
+        assert!(!page.contains(word), "{word} in {}", &page[page.find("<main>").unwrap()..]);
+    }
+    assert!(page.len() < 200_000, "{} bytes", page.len());
+    look(&document);
+}
+
+fn texts(document: &Document<'_>, tag: &str) -> Vec<String> {
+    let found = document.descendants().filter(|element| element.tag_name().name() == tag);
+    found
+        .map(|element| {
+            element.descendants().filter_map(|node| node.text().filter(|_| node.is_text())).collect()
+        })
+        .collect()
+}
+
+const HEADINGS: [&str; 7] = [
+    "Who waits for whom, in the last minute",
+    "Frames per second",
+    "Updates per second",
+    "Score per game",
+    "Samples per insert",
+    "How full the replay is",
+    "Where the learner's time goes",
+];
+
+#[test]
+fn every_panel_is_there_and_tells_the_runs_figures() {
+    checked(&html(&resolved(&[("frames", "1M")]), &history(200)), |document| {
+        assert_eq!(texts(document, "h2"), HEADINGS);
+        assert_eq!(texts(document, "h1"), ["Space Invaders training"]);
+        assert_eq!(texts(document, "title")[0], "7% · Space Invaders · Quiver");
+        let values = texts(document, "dd");
+        let expected = [
+            "400",
+            "79,600 frames so far",
+            "25",
+            "4,975 updates so far",
+            "302",
+            "best 302 · training 182",
+            "7.96",
+            "target 8",
+            "1.99% full",
+            "19,900 items · 6.17 MB",
+            "1 of 2 actors",
+            "2 shards · 1 evaluator",
+        ];
+        assert_eq!(values, expected);
+        let paragraphs = texts(document, "p");
+        assert!(paragraphs.iter().any(|text| text.contains("about 38 min 21 s left")), "{paragraphs:?}");
+        assert!(
+            paragraphs.iter().any(|text| text.starts_with("Actors and learner keep pace")),
+            "{paragraphs:?}"
+        );
+        let entries = texts(document, "li");
+        assert_eq!(entries[..2], ["training 70%", "waiting for batches 20%"]);
+    });
+}
+
+#[test]
+fn pictures_have_the_same_in_words() {
+    checked(&html(&resolved(&[]), &history(200)), |document| {
+        let told = texts(document, "desc");
+        assert_eq!(told[0], "Now 400; over 3 min 19 s from 400 to 400.");
+        assert!(told[2].starts_with("2 evaluations; the newest is 302 ± 20 at frame 40,000."), "{}", told[2]);
+        assert!(told[3].starts_with("The target is 8. Now 7.96"), "{}", told[3]);
+        assert!(told[5].contains("training: Now 70;") && told[5].contains("waiting: Now 20;"), "{}", told[5]);
+    });
+}
+
+#[test]
+fn a_page_before_the_first_sample_has_every_panel_too() {
+    checked(&html(&resolved(&[]), &History::new()), |document| {
+        assert_eq!(texts(document, "h2"), HEADINGS);
+        assert_eq!(texts(document, "h1"), ["Space Invaders starting"]);
+    });
+    checked(&html(&resolved(&[("samples_per_insert", "none")]), &history(1)), |document| {
+        assert_eq!(texts(document, "h2"), HEADINGS);
+        assert!(texts(document, "dd").contains(&"no target".into()));
+    });
+}
+
+#[test]
+fn figures_that_are_no_numbers_or_huge_are_shown_without_harm() {
+    let mut history = history(50);
+    history.past_scores = vec![(f64::NAN, 1.0), (0.0, f64::NEG_INFINITY), (5.0, 1e308)];
+    history.evaluations = vec![
+        Point { frames: 1e18, mean: f64::MAX, error: f64::INFINITY },
+        Point { frames: f64::NAN, mean: f64::NAN, error: f64::NAN },
+    ];
+    let (most, nan) = (u64::MAX, f64::NAN);
+    history.push(Sample {
+        seconds: 60.0,
+        frames: most,
+        updates: most,
+        items: most,
+        bytes: most,
+        ..Sample::default()
+    });
+    history.push(Sample {
+        seconds: 61.0,
+        waited: nan,
+        trained: nan,
+        prepared: nan,
+        ratio: Some(nan),
+        ..Sample::default()
+    });
+    history.push(Sample {
+        seconds: nan,
+        ratio: Some(f64::INFINITY),
+        training_score: Some(-1e300),
+        ..Sample::default()
+    });
+    checked(&html(&resolved(&[]), &history), |document| assert_eq!(texts(document, "h2"), HEADINGS));
+    history.push(Sample { seconds: 1e12, actors: u32::MAX, shards: u32::MAX, ..Sample::default() });
+    checked(&html(&resolved(&[]), &history), |document| assert_eq!(texts(document, "h2"), HEADINGS));
+}
+
+#[test]
+fn what_is_waited_for_cannot_become_markup() {
+    let mut history = History::new();
+    history.push(Sample::default());
+    history.waiting = Some("<script>alert(\"x\")</script> & more".into());
+    let page = html(&resolved(&[]), &history);
+    assert!(!page.contains("alert(\""), "{page}");
+    checked(&page, |document| {
+        assert!(
+            texts(document, "p").iter().any(|text| text.contains("<script>alert(\"x\")</script> & more"))
+        );
+    });
+}
+
+#[test]
+fn a_long_run_is_no_larger_than_a_short_one() {
+    let (short, long) = (html(&resolved(&[]), &history(300)), html(&resolved(&[]), &history(50_000)));
+    assert!(long.len() < 2 * short.len(), "{} against {}", long.len(), short.len());
+}

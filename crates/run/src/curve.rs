@@ -1,0 +1,95 @@
+//! What a run recorded, as points of a curve, and its game as people write it.
+//!
+//! Whoever draws a run uses these, so that its curve looks the same everywhere.
+
+use crate::record::{AGENT, Episode, Evaluation};
+
+/// Scores of training games are averaged into at most this many points.
+pub const TRAINING_POINTS_MAX: usize = 120;
+
+/// An evaluation in the picture.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Frames trained.
+    pub frames: f64,
+    /// Mean score.
+    pub mean: f64,
+    /// Standard error of the mean.
+    pub error: f64,
+}
+
+/// The agent's evaluations in the order of frames. One point per count of frames: the evaluation after training is larger
+/// than the one of the same moment before it.
+pub fn points<'a>(evaluations: impl IntoIterator<Item = &'a Evaluation>) -> Vec<Point> {
+    let mut played: Vec<&Evaluation> =
+        evaluations.into_iter().filter(|evaluation| evaluation.player == AGENT).collect();
+    played.sort_by_key(|evaluation| evaluation.frames);
+    let mut points: Vec<Point> = Vec::new();
+    for Evaluation { frames, mean, standard_error, .. } in played {
+        let point = Point { frames: *frames as f64, mean: *mean, error: *standard_error };
+        match points.last_mut() {
+            Some(last) if last.frames == point.frames => *last = point,
+            _ => points.push(point),
+        }
+    }
+    points
+}
+
+/// Training scores as (frames, score): means of equally many games each.
+pub fn smoothed(episodes: &[Episode]) -> Vec<(f64, f64)> {
+    let mean =
+        |games: &[Episode], of: fn(&Episode) -> f64| games.iter().map(of).sum::<f64>() / games.len() as f64;
+    episodes
+        .chunks(episodes.len().div_ceil(TRAINING_POINTS_MAX).max(1))
+        .map(|games| (mean(games, |game| game.frames as f64), mean(games, |game| game.score)))
+        .collect()
+}
+
+/// `space_invaders` as people write it.
+pub fn display_name(game: &str) -> String {
+    let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
+    match game {
+        "cartpole" => "CartPole".into(),
+        _ => game.split('_').filter(|word| !word.is_empty()).map(capital).collect::<Vec<_>>().join(" "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::choices::EvaluationPolicy::Stochastic;
+
+    fn evaluation(player: &str, frames: u64, scores: &[f64]) -> Evaluation {
+        let (mean, standard_error) = Evaluation::mean_and_error(scores);
+        let (player, scores) = (player.into(), scores.into());
+        Evaluation { frames, updates: 0, player, policy: Stochastic, mean, standard_error, scores }
+    }
+
+    #[test]
+    fn the_agents_last_evaluation_of_a_moment_counts() {
+        let points = points(&[
+            evaluation(AGENT, 8, &[2.0]),
+            evaluation(AGENT, 4, &[1.0]),
+            evaluation(AGENT, 8, &[3.0, 5.0]),
+            evaluation("random", 0, &[9.0]),
+        ]);
+        assert_eq!(points.iter().map(|point| point.mean).collect::<Vec<_>>(), [1.0, 4.0]);
+    }
+
+    #[test]
+    fn smoothing_keeps_the_mean_and_bounds_the_points() {
+        let episodes: Vec<_> = (0..1200)
+            .map(|index| Episode { frames: index, score: (index % 2) as f64, steps: 1, truncated: false })
+            .collect();
+        let points = smoothed(&episodes);
+        assert_eq!(points.len(), TRAINING_POINTS_MAX);
+        assert!(points.iter().all(|(_, score)| *score == 0.5));
+        assert_eq!(smoothed(&[]), []);
+    }
+
+    #[test]
+    fn games_are_written_as_people_write_them() {
+        assert_eq!(display_name("space_invaders"), "Space Invaders");
+        assert_eq!(display_name("cartpole"), "CartPole");
+    }
+}
