@@ -9,10 +9,10 @@ export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= passive
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build train test bench fuzz clean
+.PHONY: help setup build train cluster test dashboards test-compose test-kubernetes bench fuzz clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Fetch what is missing: system packages, libtorch, ALE with its ROMs
 	@deploy/setup
@@ -23,12 +23,25 @@ build: setup ## Build the release binaries into target/release
 train: build ## Train an Atari game with VER (GAME=breakout, ARGS='--seed 1')
 	./target/release/quiver train $(GAME) --preset $(PRESET) $(ARGS)
 
+cluster: ## Start the cluster of deploy/compose.yaml and wait for its end (GAME=pong, ACTORS=16, GPU=1)
+	deploy/cluster
+
 test: setup ## Check format, lints and documentation, then run every test
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --release --no-deps --workspace --locked
 	cargo build --release --workspace --bins --locked
 	cargo test --release --workspace --locked
+	deploy/check-monitoring
+
+dashboards: ## Write the dashboards' files again, after crates/dashboards has changed
+	cargo run --release --locked -p quiver-dashboards -- write
+
+test-compose: build ## Start, scale, hit, stop and resume a compose cluster in a Docker engine of its own (needs root)
+	python3 tests/compose/run.py
+
+test-kubernetes: ## Render deploy/kubernetes and hold it against the schemas of the Kubernetes API
+	tests/kubernetes/run.sh
 
 bench: build ## Measure against bare ALE and bare libtorch
 	./target/release/quiver-bench

@@ -1,0 +1,93 @@
+"""The cluster as a user sees it: docker compose on deploy/compose.yaml, and what can be done to single containers."""
+
+import json
+import os
+import signal
+import urllib.request
+
+from shell import ROOT, run, until
+
+DEPLOY = ROOT / "deploy"
+TRAINING = ["replay", "learner", "evaluator", "actor"]
+
+
+class Cluster:
+    """All of it is one compose project with these variables."""
+
+    def __init__(self, project, variables):
+        self.variables = {"COMPOSE_PROJECT_NAME": project, **variables}
+        self.network = f"{project}_cluster"
+
+    def compose(self, *words, check=True):
+        # An .env of the developer's own shall not matter.
+        return run("docker", "compose", "--env-file", "/dev/null", *words, env=self.variables, cwd=DEPLOY, check=check)
+
+    def up(self, **replicas):
+        scale = [word for service, count in replicas.items() for word in ("--scale", f"{service}={count}")]
+        self.compose("up", "--detach", "--no-build", *scale)
+
+    def containers(self, service):
+        """Ids, also of those that have ended."""
+        return self.compose("ps", "--all", "--quiet", service).split()
+
+    def running(self, service):
+        return [container for container in self.containers(service) if state(container)["Running"]]
+
+    def shards(self):
+        """What each shard says of itself, by name."""
+        hosts = [inspect(container)["Name"][1:] for container in self.running("replay")]
+        looks = [json.loads(self.admin("inspect", f"{host}:7701", "--json"))[0] for host in hosts]
+        return {look["id"]: look for look in looks}
+
+    def admin(self, *words):
+        """What an operator types."""
+        return self.compose("run", "--rm", "--no-TTY", "admin", *words)
+
+    def logs(self, service):
+        done = self.compose("logs", "--no-color", service, check=False)
+        return done.stdout
+
+    def has_ended_well(self):
+        """Whether every container of the training has exited, and each with 0."""
+        ends = [state(container) for service in TRAINING for container in self.containers(service)]
+        failed = [end["ExitCode"] for end in ends if end["Status"] == "exited" and end["ExitCode"]]
+        if failed:
+            raise AssertionError(f"exit codes {failed}")
+        return all(end["Status"] == "exited" for end in ends)
+
+    def cut_off(self, container):
+        run("docker", "network", "disconnect", self.network, container)
+
+    def connect(self, container, service):
+        run("docker", "network", "connect", "--alias", service, self.network, container)
+
+
+def inspect(container):
+    return json.loads(run("docker", "inspect", container))[0]
+
+
+def state(container):
+    return inspect(container)["State"]
+
+
+def kill(container):
+    """SIGKILL to its process, as a crash or the system would do. `docker kill` would be taken for the user's wish to
+    stop it, and nothing would start it again."""
+    before = inspect(container)
+    os.kill(before["State"]["Pid"], signal.SIGKILL)
+
+    def is_back():
+        now = inspect(container)
+        return now["RestartCount"] > before["RestartCount"] and now["State"]["Running"]
+
+    until(f"{before['Name'][1:]} is started again", is_back)
+
+
+def metrics(container):
+    """What a container exports now, by name with labels."""
+    networks = inspect(container)["NetworkSettings"]["Networks"].values()
+    address = next(network["IPAddress"] for network in networks)
+    with urllib.request.urlopen(f"http://{address}:9100/metrics", timeout=10) as page:
+        lines = page.read().decode().splitlines()
+    pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+    return {name: float(value) for name, value in pairs}

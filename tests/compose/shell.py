@@ -1,0 +1,39 @@
+"""Commands of other programs: run, heard, and named when they fail."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# Kept between runs: packages, the base image's files, the engine's layers.
+WORK = ROOT / "target" / "compose"
+STARTED = time.monotonic()
+
+
+def say(text):
+    print(f"[{time.monotonic() - STARTED:6.1f} s] {text}", flush=True)
+
+
+def run(*command, env=None, cwd=ROOT, check=True, quiet=False):
+    """Runs a command to its end and gives what it wrote to standard output."""
+    words = [str(word) for word in command]
+    done = subprocess.run(words, env={**os.environ, **(env or {})}, cwd=cwd, text=True, capture_output=True)
+    if check and done.returncode:
+        raise SystemExit(f"failed with {done.returncode}: {' '.join(words)}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
+    if not check and done.returncode and not quiet:
+        say(f"{' '.join(words)} gave {done.returncode}: {done.stderr.strip()[-400:]}")
+    return done.stdout if check else done
+
+
+def until(what, answer, patience=240.0):
+    """Waits until `answer()` is neither false nor None, and gives it. `what` is the claim that failed if it never is."""
+    begun = time.monotonic()
+    while True:
+        found = answer()
+        if found:
+            say(f"{what} (after {time.monotonic() - begun:.0f} s)")
+            return found
+        if time.monotonic() - begun > patience:
+            raise AssertionError(f"waited {patience:.0f} s in vain: {what}")
+        time.sleep(1)
