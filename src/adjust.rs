@@ -7,9 +7,10 @@ use clap::Args;
 use proto::v1;
 use proto::v1::learner_client::LearnerClient;
 use rpc::address::Address;
-use rpc::channel::channel;
+use rpc::role::Role;
 use rpc::shard::describe;
 
+use crate::certs::SecretsArgs;
 use crate::output::say;
 use crate::processes;
 
@@ -37,6 +38,8 @@ pub struct Adjust {
     /// each as soon as it answers
     #[arg(long, value_name = "NUMBERS")]
     without_shards: Option<String>,
+    #[command(flatten)]
+    secrets: SecretsArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -67,9 +70,10 @@ impl Adjust {
         };
         let mut changed: Vec<String> = settings.iter().map(|(key, text)| format!("{key} = {text}")).collect();
         changed.sort();
+        let credentials = self.secrets.credentials()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let reply = runtime.block_on(async {
-            let mut client = LearnerClient::new(channel(&learner));
+            let mut client = LearnerClient::new(credentials.channel(Role::Learner, &learner));
             client.adjust(v1::AdjustRequest { settings }).await
         });
         reply.map_err(|status| anyhow!("{learner}: {}", describe(&status)))?;

@@ -14,6 +14,7 @@ use replay::ItemKey;
 use rpc::inspect::Seen;
 use serde_json::Value;
 
+use crate::certs::SecretsArgs;
 use crate::output::say;
 use crate::processes;
 use client::Clients;
@@ -44,6 +45,8 @@ pub struct Inspect {
     /// For programs: one JSON object, or one a line with --watch
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    secrets: SecretsArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -58,7 +61,8 @@ const RATE_OVER: Duration = Duration::from_millis(500);
 
 impl Inspect {
     pub fn run(&self) -> anyhow::Result<()> {
-        let clients = Clients::connect(&processes::addresses(&self.whose, "shard-")?)?;
+        let clients =
+            Clients::connect(&processes::addresses(&self.whose, "shard-")?, &self.secrets.credentials()?)?;
         if let Some(key) = self.item {
             return self.draw(&clients, key);
         }

@@ -8,6 +8,7 @@
 
 mod adjust;
 mod agent;
+mod certs;
 mod cluster;
 mod config;
 mod doctor;
@@ -50,6 +51,7 @@ enum Command {
     Snapshot(snapshot::Snapshot),
     Config(config::Config),
     Games(games::Games),
+    Certs(certs::Certs),
     Doctor(doctor::Doctor),
     Health(health::Health),
 }
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Command::Snapshot(snapshot) => snapshot.run(),
         Command::Config(config) => config.run(),
         Command::Games(games) => games.run(),
+        Command::Certs(certs) => certs.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Health(health) => health.run(),
     };

@@ -7,10 +7,11 @@ use clap::Args;
 use proto::limits::SAMPLE_BYTES_MAX;
 use proto::v1::replay_client::ReplayClient;
 use rpc::address::Address;
-use rpc::channel::channel;
+use rpc::role::Role;
 use rpc::shard::describe;
 use rpc::snapshot::SnapshotError;
 
+use crate::certs::SecretsArgs;
 use crate::output::{remark, say};
 
 /// Save a replay shard's contents while it serves
@@ -23,6 +24,8 @@ pub struct Snapshot {
     shard: Address,
     /// Where the snapshot goes; what is there is replaced once the new one is complete
     file: PathBuf,
+    #[command(flatten)]
+    secrets: SecretsArgs,
 }
 
 impl Snapshot {
@@ -33,7 +36,8 @@ impl Snapshot {
     }
 
     async fn save(&self) -> anyhow::Result<u64> {
-        let client = ReplayClient::new(channel(&self.shard)).max_decoding_message_size(SAMPLE_BYTES_MAX);
+        let channel = self.secrets.credentials()?.channel(Role::Replay, &self.shard);
+        let client = ReplayClient::new(channel).max_decoding_message_size(SAMPLE_BYTES_MAX);
         let mut told = 0;
         let progress = |bytes| {
             if bytes - told >= 256 << 20 {

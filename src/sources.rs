@@ -30,8 +30,8 @@ const COMMON: [&str; 13] = [
     "samples_per_insert",
 ];
 
-/// Variables of the `QUIVER_` family that are no settings: ROMs, the build.
-const OTHER_VARIABLES: [&str; 2] = ["QUIVER_ROMS", "QUIVER_ALE_SOURCE"];
+/// Variables of the `QUIVER_` family that are no settings: ROMs, the build, what commands show to a cluster.
+const OTHER_VARIABLES: [&str; 3] = ["QUIVER_ROMS", "QUIVER_ALE_SOURCE", "QUIVER_SECRETS"];
 
 const PREFIX: &str = "QUIVER_";
 

@@ -75,7 +75,7 @@ impl Playing {
             let news = news.clone();
             // A shard without a name was not heard yet: who is at its address may be another.
             let place = move || news.borrow().shards.get(shard).filter(|place| !place.id.is_empty()).cloned();
-            (own > 0).then(|| Writer::spawn(place, hello.clone(), own, seed))
+            (own > 0).then(|| Writer::spawn(place, member.credentials.clone(), hello.clone(), own, seed))
         };
         let writers = (0..count).map(writer).collect();
         member.metrics.lanes.set(lanes as i64);

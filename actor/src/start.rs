@@ -1,5 +1,6 @@
 //! An actor from its command line: joins a run, plays in it or evaluates, joins again if it was replaced.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,6 +10,7 @@ use nn::{Architecture, QNetwork};
 use prometheus::Registry;
 use proto::{Weights, v1};
 use rpc::address::Address;
+use rpc::channel::Credentials;
 use rpc::membership::{Membership, join};
 use run::Resolved;
 use run::seed::{self, Purpose};
@@ -37,6 +39,9 @@ pub struct Args {
     /// The learner: host:port or unix:/path
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7700")]
     learner: Address,
+    /// What to show to learner and shards, and whom to believe ('quiver certs' makes it: actor); then connections are TLS
+    #[arg(long, value_name = "DIR", env = "QUIVER_SECRETS", hide_env_values = true)]
+    secrets: Option<PathBuf>,
     /// Play whole games for their scores when the learner asks, instead of for experience
     #[arg(long)]
     evaluate: bool,
@@ -66,6 +71,7 @@ pub(crate) enum End {
 /// What both kinds of members work with.
 pub(crate) struct Member {
     pub membership: Membership,
+    pub credentials: Credentials,
     pub resolved: Resolved,
     pub architecture: Architecture,
     pub network: QNetwork,
@@ -86,6 +92,7 @@ impl Args {
         if self.lanes == Some(0) {
             bail!("--lanes must be at least 1");
         }
+        let credentials = Credentials::load(self.secrets.as_deref())?;
         let stop = stop_signal(self.evaluate)?;
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let _entered = runtime.enter();
@@ -95,7 +102,9 @@ impl Args {
         runtime.block_on(telemetry::serve(&self.telemetry, name, registry, health.clone()))?;
         let mut wish = self.index;
         while !stop.load(Ordering::Relaxed) {
-            let Some(member) = self.join(&runtime, wish, &metrics, &health, &stop)? else { break };
+            let Some(member) = self.join(&runtime, &credentials, wish, &metrics, &health, &stop)? else {
+                break;
+            };
             let index = member.membership.joined.index;
             metrics.incarnations.inc();
             let end = match self.evaluate {
@@ -126,6 +135,7 @@ impl Args {
     fn join(
         &self,
         runtime: &Runtime,
+        credentials: &Credentials,
         wish: Option<u32>,
         metrics: &Arc<Metrics>,
         health: &Health,
@@ -135,7 +145,8 @@ impl Args {
         metrics.waits_for(Some("learner"));
         health.waiting(format!("the learner at {}", self.learner));
         info!(learner = %self.learner, "joining");
-        let mut joining = Box::pin(join(self.learner.clone(), role, wish, std::process::id().into()));
+        let mut joining =
+            Box::pin(join(self.learner.clone(), credentials, role, wish, std::process::id().into()));
         let membership = loop {
             match runtime.block_on(async { timeout(LOOK_EVERY, &mut joining).await }) {
                 Ok(joined) => break joined?,
@@ -161,7 +172,8 @@ impl Args {
         let mut rng = seed::generator(resolved.settings.seed, Purpose::Weights, &[]);
         let network = QNetwork::random(architecture, tch::Device::Cpu, &mut rng)?;
         let (metrics, health, stop) = (metrics.clone(), health.clone(), stop.clone());
-        Ok(Some(Member { membership, resolved, architecture, network, metrics, health, stop }))
+        let credentials = credentials.clone();
+        Ok(Some(Member { membership, credentials, resolved, architecture, network, metrics, health, stop }))
     }
 }
 

@@ -14,7 +14,7 @@ use rand_chacha::ChaCha8Rng;
 use replay::codec::Decoder;
 use replay::control::Allowance;
 use rpc::address::Address;
-use rpc::channel::channel;
+use rpc::channel::{Credentials, channel};
 use rpc::place::Place;
 use rpc::sampler::{Sampler, SamplerOptions};
 use rpc::shard::{News, Shard, ShardError, Told};
@@ -111,14 +111,19 @@ impl Cast {
         }
         let process = Process::serve("quiver-replay-server", directory, &arguments)?;
         let told = Told { run: RUN.into(), learner_incarnation: 1, spec: spec.clone(), reliabilities: false };
-        let mut shard = Shard::new(address.clone(), told, 0);
+        let mut shard = Shard::new(address.clone(), Credentials::none(), told, 0);
         connect(&mut shard).await?;
         let actor = |actor: u32| {
             let hello = insert_hello(actor, spec);
             let frames = recordings[actor as usize % recordings.len()].clone();
             let chunks = Writer::new(actor, frames, spec.codec, spec.actions);
-            let writer =
-                rpc::writer::Writer::spawn(Place::fixed(address.clone()), hello, UNDER_WAY_MAX, actor.into());
+            let writer = rpc::writer::Writer::spawn(
+                Place::fixed(address.clone()),
+                Credentials::none(),
+                hello,
+                UNDER_WAY_MAX,
+                actor.into(),
+            );
             Actor { chunks, writer }
         };
         let actors = (0..ACTORS).map(actor).collect();

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, ensure};
 use proto::v1;
 use proto::v1::replay_client::ReplayClient;
 use rpc::address::Address;
-use rpc::channel::channel;
+use rpc::channel::{Channel, channel};
 use tokio::runtime::Runtime;
 
 use crate::process::resident_bytes;
@@ -170,7 +170,7 @@ async fn watch(address: Address, pid: u32, minutes: f64, times: Arc<Mutex<Vec<f6
 }
 
 /// Inserts and samples so far.
-async fn counts(client: &mut ReplayClient<tonic::transport::Channel>) -> Result<(u64, u64)> {
+async fn counts(client: &mut ReplayClient<Channel>) -> Result<(u64, u64)> {
     let info = client.info(v1::InfoRequest {}).await.context("asking the shard")?.into_inner();
     let table = info.shard.and_then(|shard| shard.tables.first().copied()).unwrap_or_default();
     Ok((table.inserts, table.samples))

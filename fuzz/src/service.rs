@@ -60,6 +60,7 @@ pub fn run(data: &[u8]) {
     RUNTIME.with_borrow(|(runtime, directory)| {
         let socket = format!("unix:{}/socket", directory.path().display());
         let config = Config {
+            secrets: None,
             listen: socket.parse().expect("a short path"),
             id: "shard".into(),
             data_dir: None,

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use rpc::address::Address;
-use rpc::shard::who;
+use rpc::channel::Credentials;
+use rpc::shard::{describe, who};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
@@ -37,6 +38,7 @@ pub type Sightings = BTreeMap<String, Address>;
 pub struct Discovery {
     given: Vec<Address>,
     hosts: Hosts,
+    credentials: Credentials,
 }
 
 /// The shards of a run, by number.
@@ -69,6 +71,8 @@ struct Look {
     found: Vec<Vec<Address>>,
     /// Who answered there.
     seen: Sightings,
+    /// Why someone did not, for people.
+    reason: Option<String>,
 }
 
 impl Look {
@@ -79,8 +83,8 @@ impl Look {
 
 impl Discovery {
     /// Shards behind these addresses; names are looked up in this file if there is one.
-    pub fn new(given: &[Address], hosts: Option<PathBuf>) -> Self {
-        Self { given: given.to_vec(), hosts: Hosts(hosts) }
+    pub fn new(given: &[Address], hosts: Option<PathBuf>, credentials: Credentials) -> Self {
+        Self { given: given.to_vec(), hosts: Hosts(hosts), credentials }
     }
 
     /// The shards of a run that remembers these names, or none if it starts for the first time. Then it waits until the
@@ -113,7 +117,7 @@ impl Discovery {
             }
             if complained.is_none_or(|at: Instant| at.elapsed() >= COMPLAIN_EVERY) {
                 complained = Some(Instant::now());
-                info!(given = ?self.given, found = ?look.found, answered = look.seen.len(), "looking for the shards");
+                info!(given = ?self.given, found = ?look.found, answered = look.seen.len(), reason = look.reason, "looking for the shards");
             }
             sleep(LOOK_EVERY).await;
         }
@@ -122,12 +126,17 @@ impl Discovery {
     /// Looks up all names, and asks whoever is there who it is.
     async fn look(&self) -> Look {
         let found = join_all(self.given.iter().map(|address| self.resolve(address))).await;
-        let asked = found
-            .iter()
-            .flatten()
-            .map(|address| async move { Some((who(address).await.ok()?, address.clone())) });
-        let seen = join_all(asked).await.into_iter().flatten().collect();
-        Look { found, seen }
+        let asked = found.iter().flatten().map(|address| async move {
+            let answer = who(address, &self.credentials).await;
+            answer.map(|name| (name, address.clone())).map_err(|status| describe(&status))
+        });
+        let mut reason = None;
+        let seen = join_all(asked)
+            .await
+            .into_iter()
+            .filter_map(|answer| answer.map_err(|error| reason = Some(error)).ok());
+        let seen = seen.collect();
+        Look { found, seen, reason }
     }
 
     async fn resolve(&self, address: &Address) -> Vec<Address> {
@@ -239,7 +248,7 @@ mod tests {
     fn look(places: &[&str], names: &[&str]) -> Look {
         let found = addresses(places);
         let seen = names.iter().map(ToString::to_string).zip(found.iter().cloned()).collect();
-        Look { found: vec![found], seen }
+        Look { found: vec![found], seen, reason: None }
     }
 
     #[test]
@@ -278,7 +287,7 @@ mod tests {
     #[tokio::test]
     async fn addresses_that_are_none_of_a_name_are_taken_as_they_are() {
         let given = addresses(&["unix:/tmp/a", "127.0.0.1:1", "10.0.0.1:1"]);
-        let discovery = Discovery::new(&given, None);
+        let discovery = Discovery::new(&given, None, Credentials::none());
         assert_eq!(discovery.shards(&[]).await, Shards::Fixed(given));
     }
 
@@ -288,7 +297,7 @@ mod tests {
         let hosts = folder.path().join("hosts");
         std::fs::write(&hosts, "").unwrap();
         let given = addresses(&["replay:7701"]);
-        let discovery = Discovery::new(&given, Some(hosts));
+        let discovery = Discovery::new(&given, Some(hosts), Credentials::none());
         let names = ["a", "b"].map(String::from).to_vec();
         let sought = Shards::Sought { names: names.clone(), addresses: vec![nowhere(), nowhere()] };
         assert_eq!(discovery.shards(&names).await, sought);

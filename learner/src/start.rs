@@ -15,7 +15,9 @@ use prometheus::Registry;
 use proto::v1::learner_server::LearnerServer;
 use replay::control::Control;
 use rpc::address::Address;
+use rpc::channel::Credentials;
 use rpc::edge::Edge;
+use rpc::gate::Gate;
 use rpc::serve::Listener;
 use rpc::shard::{Shard, Told};
 use run::checkpoint::{self, Checkpoint, CheckpointError};
@@ -72,8 +74,12 @@ pub struct Args {
     /// says]
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
-    /// Listen where other machines can reach it although there is no TLS yet
-    #[arg(long)]
+    /// Speak TLS, let in only whom the secrets in this folder name, and call shards with what it holds ('quiver certs' makes
+    /// it: learner)
+    #[arg(long, value_name = "DIR", env = "QUIVER_SECRETS", hide_env_values = true)]
+    secrets: Option<PathBuf>,
+    /// Listen where other machines can reach it although everyone there may do everything
+    #[arg(long, conflicts_with = "secrets")]
     insecure: bool,
     /// Print what happens as JSON lines on standard output, for a launcher
     #[arg(long)]
@@ -107,11 +113,12 @@ impl Args {
             telemetry::lifeline();
         }
         telemetry::init(&self.telemetry)?;
-        self.listen.check_exposure(self.insecure)?;
+        self.listen.check_exposure(self.secrets.is_some(), self.insecure)?;
+        let credentials = Credentials::load(self.secrets.as_deref())?;
         let resolved = Resolved::from_file(&self.config)?;
         let stop = stop_signal()?;
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let Some(shards) = self.find_shards(&runtime, &stop)? else { return Ok(()) };
+        let Some(shards) = self.find_shards(&runtime, &credentials, &stop)? else { return Ok(()) };
         let changes = adjusted::kept(&self.run_dir)?;
         let held = Held { shards: shards.addresses().len(), ..Held::default() };
         let resolved =
@@ -120,7 +127,7 @@ impl Args {
                 false => anyhow!("with what adjusted.json changes: {error}"),
             })?;
         let entered = runtime.enter();
-        let mut training = self.assemble(&runtime, resolved, &shards, stop)?;
+        let mut training = self.assemble(&runtime, &credentials, resolved, &shards, stop)?;
         let done = training.run();
         drop((training, entered));
         runtime.shutdown_timeout(Duration::from_secs(1));
@@ -128,9 +135,14 @@ impl Args {
     }
 
     /// The shards of the run, or none if this process shall end before they are found.
-    fn find_shards(&self, runtime: &Runtime, stop: &AtomicBool) -> Result<Option<Shards>> {
+    fn find_shards(
+        &self,
+        runtime: &Runtime,
+        credentials: &Credentials,
+        stop: &AtomicBool,
+    ) -> Result<Option<Shards>> {
         let remembered = places::remembered(&self.run_dir)?;
-        let discovery = self.discovery();
+        let discovery = self.discovery(credentials);
         let mut finding = Box::pin(discovery.shards(&remembered));
         loop {
             match runtime.block_on(async { timeout(LOOK_EVERY, &mut finding).await }) {
@@ -141,13 +153,14 @@ impl Args {
         }
     }
 
-    fn discovery(&self) -> Discovery {
-        Discovery::new(&self.shards, self.hosts.clone())
+    fn discovery(&self, credentials: &Credentials) -> Discovery {
+        Discovery::new(&self.shards, self.hosts.clone(), credentials.clone())
     }
 
     fn assemble(
         &self,
         runtime: &Runtime,
+        credentials: &Credentials,
         resolved: Resolved,
         shards: &Shards,
         stop: Arc<AtomicBool>,
@@ -203,7 +216,7 @@ impl Args {
 
         let connections: Vec<Shard> = (0u64..)
             .zip(shards.addresses())
-            .map(|(seed, address)| Shard::new(address.clone(), told.clone(), seed))
+            .map(|(seed, address)| Shard::new(address.clone(), credentials.clone(), told.clone(), seed))
             .collect();
         let updaters = connections.iter().map(Shard::updater).collect();
         let priorities = Priorities::spawn(updaters, metrics.clone());
@@ -213,7 +226,7 @@ impl Args {
             hub.shards.clone(),
             control(&resolved, &state, shards.addresses().len())?,
             settings.without_shards.0.clone(),
-            matches!(shards, Shards::Sought { .. }).then(|| self.discovery().seek()),
+            matches!(shards, Shards::Sought { .. }).then(|| self.discovery(credentials).seek()),
             metrics.clone(),
         );
         // Who joins now hears which shards the run does without.
@@ -311,7 +324,8 @@ impl Args {
         let service = LearnerServer::new(LearnerService::new(hub.clone(), metrics.refused.clone()))
             .max_decoding_message_size(proto::limits::OTHER_BYTES_MAX)
             .max_encoding_message_size(proto::limits::WEIGHTS_BYTES_MAX);
-        let listener = runtime.block_on(Listener::bind(&self.listen, edge))?;
+        let gate = Gate::load(self.secrets.as_deref(), &edge)?;
+        let listener = runtime.block_on(Listener::bind(&self.listen, edge, gate))?;
         info!(address = %listener.address(), "the learner listens");
         let routes = tonic::service::Routes::new(service);
         runtime.spawn(listener.serve(routes, std::future::pending()));

@@ -35,8 +35,12 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7777")]
     pub listen: Address,
 
-    /// Listen where other machines can reach it although there is no TLS yet
-    #[arg(long)]
+    /// Speak TLS, and let in only whom the secrets in this folder name ('quiver certs' makes it: replay)
+    #[arg(long, value_name = "DIR", env = "QUIVER_SECRETS", hide_env_values = true)]
+    pub secrets: Option<PathBuf>,
+
+    /// Listen where other machines can reach it although everyone there may do everything
+    #[arg(long, conflicts_with = "secrets")]
     pub insecure: bool,
 
     /// Keep everything in files under this directory. Several shards may share it: each takes a slot of its own
@@ -109,6 +113,8 @@ impl FromStr for Fsync {
 pub struct Config {
     /// Where to serve.
     pub listen: Address,
+    /// What it asks of those who come, unless they may do everything.
+    pub secrets: Option<PathBuf>,
     /// The name of a shard without a data directory.
     pub id: String,
     /// Where it keeps its files, if it has any.
@@ -143,7 +149,7 @@ impl TryFrom<&Args> for Config {
     type Error = anyhow::Error;
 
     fn try_from(args: &Args) -> anyhow::Result<Self> {
-        args.listen.check_exposure(args.insecure)?;
+        args.listen.check_exposure(args.secrets.is_some(), args.insecure)?;
         let id = match &args.id {
             None => {
                 let random = random_bytes().context("cannot read /dev/urandom for a random name")?;
@@ -168,8 +174,8 @@ impl TryFrom<&Args> for Config {
             }
         };
         let (listen, data_dir, restore) = (args.listen.clone(), args.data_dir.clone(), args.restore.clone());
-        let (fsync, end_with_run) = (args.fsync, args.end_with_run);
-        Ok(Self { listen, id, data_dir, fsync, restore, bytes_limit, end_with_run })
+        let (fsync, end_with_run, secrets) = (args.fsync, args.end_with_run, args.secrets.clone());
+        Ok(Self { listen, secrets, id, data_dir, fsync, restore, bytes_limit, end_with_run })
     }
 }
 

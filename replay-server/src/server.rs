@@ -8,6 +8,7 @@ use prometheus::Registry;
 use replay::store::Recovered;
 use rpc::address::Address;
 use rpc::edge::Edge;
+use rpc::gate::Gate;
 use rpc::serve::Listener;
 use telemetry::Health;
 use tokio::sync::watch;
@@ -44,7 +45,8 @@ impl Server {
     pub async fn bind(config: &Config, registry: &Registry) -> anyhow::Result<Self> {
         let edge = Edge::register(registry)?;
         let metrics = Metrics::register(registry)?;
-        let listener = Listener::bind(&config.listen, edge.clone()).await?;
+        let gate = Gate::load(config.secrets.as_deref(), &edge)?;
+        let listener = Listener::bind(&config.listen, edge.clone(), gate).await?;
         let started = Instant::now();
         let place = config.place()?;
         let (id, durable) = (place.id().to_owned(), place.is_durable());

@@ -10,6 +10,7 @@ use common::*;
 use proto::v1::insert_reply::Reply;
 use proto::{PROTOCOL, v1};
 use replay::{ItemKey, LaneKey};
+use rpc::channel::Credentials;
 use rpc::place::Place;
 use rpc::writer::Writer;
 use tonic::Code;
@@ -411,7 +412,7 @@ async fn a_writer_that_finds_another_shard_pauses_longer_each_time_and_loses_not
     let (address, id) = (running.address.clone(), name.clone());
     let place = move || Some(Place { id: id.lock().unwrap().clone(), ..Place::unheard(address.clone()) });
     let started = Instant::now();
-    let writer = Writer::spawn(place, hello(3, 9), 2, 0);
+    let writer = Writer::spawn(place, Credentials::none(), hello(3, 9), 2, 0);
     writer.send(chunk_for(LaneKey { actor: 3, incarnation: 9, lane: 0 }, 0, 1)).await.unwrap();
     let tries = || writer.sent().reconnects.load(Ordering::Relaxed);
     until(async || tries() >= 5).await;

@@ -10,10 +10,10 @@ use common::*;
 use proto::v1::insert_request::Message;
 use proto::v1::replay_client::ReplayClient;
 use proto::{limits, v1};
+use rpc::channel::Channel;
 use tokio::io::AsyncWriteExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::codegen::{Service, http};
-use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
 /// Makes something wrong.

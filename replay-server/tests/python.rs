@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use common::process::Process;
+use rpc::secrets::make::{Order, make};
+use tempfile::TempDir;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
@@ -55,11 +57,31 @@ fn python(arguments: &[&str], path: &[&Path]) -> Output {
         .unwrap()
 }
 
+/// A shard that asks who calls, and the secrets of its cluster.
+fn secured() -> (Process, TempDir) {
+    let secrets = tempfile::tempdir().unwrap();
+    make(secrets.path(), &Order { hosts: Vec::new(), days: 30, mutual: false, renew: false }).unwrap();
+    let own = secrets.path().join("replay").display().to_string();
+    (Process::start(Some("127.0.0.1:0"), &["--secrets", &own]), secrets)
+}
+
 #[test]
 fn a_python_client_inserts_samples_updates_and_looks() {
+    check_client(&Process::start(None, &[]), "");
+}
+
+#[test]
+fn a_python_client_does_the_same_over_tls_with_a_token() {
+    let (process, secrets) = secured();
+    check_client(&process, &secrets.path().join("client").display().to_string());
+}
+
+fn check_client(process: &Process, secrets: &str) {
     let packages = packages("tests/python/requirements.txt");
-    let process = Process::start(None, &[]);
-    let client = python(&["tests/python/client.py", "proto", &process.address.to_string()], &[&packages]);
+    // Others write it with no scheme.
+    let address = process.address.to_string();
+    let address = address.strip_prefix("http://").unwrap_or(&address);
+    let client = python(&["tests/python/client.py", "proto", address, secrets], &[&packages]);
     let said = String::from_utf8_lossy(&client.stderr);
     assert!(client.status.success(), "{said}\n{}", process.log());
     assert_eq!(String::from_utf8_lossy(&client.stdout), "all is well\n", "{said}");
@@ -77,4 +99,9 @@ fn the_python_package_installs_is_typed_and_passes_its_tests() {
     let tests = python(&["-m", "unittest", "discover", "clients/python/tests"], &path);
     let said = String::from_utf8_lossy(&tests.stderr);
     assert!(tests.status.success() && said.trim_end().ends_with("OK"), "{said}");
+    let (process, secrets) = secured();
+    let words = [&process.address.to_string(), &secrets.path().display().to_string()];
+    let secured = python(&["clients/python/tests/secured.py", words[0], words[1]], &path);
+    let said = String::from_utf8_lossy(&secured.stderr);
+    assert_eq!(String::from_utf8_lossy(&secured.stdout), "all is well\n", "{said}");
 }

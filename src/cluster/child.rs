@@ -105,6 +105,8 @@ impl Child {
         let _ = std::fs::remove_file(sockets.status(name));
         let mut command = Command::new(program);
         command.args(arguments).envs(variables.iter().cloned()).process_group(0);
+        // Those of the person who calls; children talk through socket files.
+        command.env_remove("QUIVER_SECRETS");
         torch::calm(&mut command);
         let stdout = if *role == Role::Learner { Stdio::piped() } else { sockets.share_of_lock()? };
         let mut process = command.stdin(Stdio::piped()).stdout(stdout).stderr(Stdio::piped()).spawn()?;

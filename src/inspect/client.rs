@@ -5,11 +5,11 @@ use proto::v1::replay_client::ReplayClient;
 use proto::{Batch, StoreSpec, convert, v1};
 use replay::ItemKey;
 use rpc::address::Address;
-use rpc::channel::channel;
+use rpc::channel::{Channel, Credentials};
 use rpc::inspect::{self, Seen};
+use rpc::role::Role;
 use rpc::shard::describe;
 use tokio::runtime::{Builder, Runtime};
-use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 /// Connections to shards.
@@ -19,11 +19,11 @@ pub struct Clients {
 }
 
 impl Clients {
-    pub fn connect(addresses: &[Address]) -> anyhow::Result<Self> {
+    pub fn connect(addresses: &[Address], credentials: &Credentials) -> anyhow::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let _inside = runtime.enter();
         let client = |address: &Address| {
-            let client = ReplayClient::new(channel(address));
+            let client = ReplayClient::new(credentials.channel(Role::Replay, address));
             (address.clone(), client.max_decoding_message_size(proto::limits::SAMPLE_BYTES_MAX))
         };
         let shards = addresses.iter().map(client).collect();

@@ -19,6 +19,7 @@ mod ratio;
 mod reliability;
 mod restarts;
 mod sampling;
+mod secured;
 #[path = "../../crates/replay/tests/statistics/mod.rs"]
 mod statistics;
 mod stopping;

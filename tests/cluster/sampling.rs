@@ -16,6 +16,7 @@ use replay::{
     Taken, WeightsVersion,
 };
 use rpc::address::Address;
+use rpc::channel::Credentials;
 use rpc::place::Place;
 use rpc::shard::{News, Shard, Told};
 use rpc::writer::Writer;
@@ -70,7 +71,7 @@ impl Shards {
                 "quiver-replay-server",
                 &arguments,
             ));
-            shards.clients.push(Shard::new(shards.address(index), told(), index as u64));
+            shards.clients.push(Shard::new(shards.address(index), Credentials::none(), told(), index as u64));
             let news = shards.news(index).await;
             shards.incarnations.push(news.incarnation);
         }
@@ -130,7 +131,7 @@ impl Shards {
             frames: vec![0; priorities.len() + 1].into(),
             items: (0..).zip(priorities).map(item).collect(),
         };
-        let writer = Writer::spawn(Place::fixed(self.address(index)), hello, 1, 0);
+        let writer = Writer::spawn(Place::fixed(self.address(index)), Credentials::none(), hello, 1, 0);
         patiently(async {
             writer.send(chunk).await.unwrap();
             writer.flush().await.unwrap();

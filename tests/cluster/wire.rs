@@ -7,11 +7,10 @@ use proto::v1::learner_client::LearnerClient;
 use proto::v1::replay_client::ReplayClient;
 use proto::{Batch, v1};
 use rpc::address::Address;
-use rpc::channel::channel;
+use rpc::channel::{Channel, channel};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 use tonic::Status;
-use tonic::transport::Channel;
 
 use crate::process::PATIENCE;
 

@@ -57,6 +57,16 @@ def everything_is_locked_down(objects):
     assert any(policy["spec"].get("ingress") is None for policy in of_kind(objects, "NetworkPolicy").values())
 
 
+def everyone_has_secrets(objects):
+    """Its own and no other's, from a Secret that `quiver certs` and kubectl made."""
+    wanted = {"replay": "quiver-replay", "learner": "quiver-learner", "actor": "quiver-actor", "evaluator": "quiver-actor"}
+    for name, pod, container in containers(objects):
+        mounted = [volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume]
+        assert mounted == [wanted[name]], f"{name} has {mounted}"
+        words = " ".join(container["args"])
+        assert "--secrets" in words and "--insecure" not in words, f"{name}: {words}"
+
+
 def everything_is_named(objects):
     assert {item["metadata"].get("namespace", "quiver") for item in objects} == {"quiver"}
     labels = [item["spec"]["template"]["metadata"]["labels"] for item in objects if item["kind"] in PODS]
@@ -90,7 +100,7 @@ def all_are_watched(objects):
 
 def check(folder):
     objects = rendered(folder)
-    for claim in [fits_the_schemas, everything_is_locked_down, everything_is_named, the_learner_knows_all_shards, all_are_watched]:
+    for claim in [fits_the_schemas, everything_is_locked_down, everyone_has_secrets, everything_is_named, the_learner_knows_all_shards, all_are_watched]:
         claim(objects)
     print(f"{folder.relative_to(FOLDER)}: {len(objects)} objects are as they should be")
     return objects

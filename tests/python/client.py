@@ -4,7 +4,7 @@ It tells the shard what to hold, inserts a chunk, draws it back byte for byte, c
 and does what an operator does.
 `replay-server/tests/python.rs` runs it against the real binary:
 
-    python3 client.py <folder of the .proto files> <address: unix:/path or host:port>
+    python3 client.py <folder of the .proto files> <address: unix:/path or host:port> [<folder of secrets: client>]
 """
 
 import pathlib
@@ -48,11 +48,21 @@ def frame(step: int) -> bytes:
     return bytes((step * 50 + at * at) % 256 for at in range(FRAME_BYTES))
 
 
-def main(protos: str, address: str, into: str) -> None:
+def connect(address: str, secrets: str) -> grpc.Channel:
+    """Plain, or with what a shard that is started with --secrets asks for."""
+    if not secrets:
+        # For a Unix socket grpcio names its path as the authority, which is no host, so the server's HTTP/2 refuses it.
+        return grpc.insecure_channel(address, options=[("grpc.default_authority", "localhost")])
+    folder = pathlib.Path(secrets)
+    tls = grpc.ssl_channel_credentials((folder / "ca.pem").read_bytes())
+    token = grpc.access_token_call_credentials((folder / "token").read_text().strip())
+    return grpc.secure_channel(address, grpc.composite_channel_credentials(tls, token))
+
+
+def main(protos: str, address: str, into: str, secrets: str) -> None:
     assert crc32c(b"123456789") == 0xE3069283, "the known check value"
     pb, services = generate(protos, into)
-    # For a Unix socket grpcio names its path as the authority, which is no host, so the server's HTTP/2 refuses it.
-    channel = grpc.insecure_channel(address, options=[("grpc.default_authority", "localhost")])
+    channel = connect(address, secrets)
     shard = services.ReplayStub(channel)
     caller = pb.Caller(protocol=2, run=RUN)
 
@@ -161,4 +171,4 @@ def main(protos: str, address: str, into: str) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as generated:
-        main(sys.argv[1], sys.argv[2], generated)
+        main(sys.argv[1], sys.argv[2], generated, sys.argv[3] if len(sys.argv) > 3 else "")

@@ -7,6 +7,7 @@ use anyhow::{Result, anyhow};
 use proto::{StoreSpec, v1};
 use replay::{Chunk, LaneKey};
 use rpc::address::Address;
+use rpc::channel::Credentials;
 use rpc::place::Place;
 use rpc::writer::State;
 
@@ -70,7 +71,13 @@ impl LightActor {
         let number = ACTORS + number;
         let hello = v1::InsertHello { actor: number, ..tape.hello.clone() };
         let writer = |address: &Address| {
-            rpc::writer::Writer::spawn(Place::fixed(address.clone()), hello.clone(), 1, number.into())
+            rpc::writer::Writer::spawn(
+                Place::fixed(address.clone()),
+                Credentials::none(),
+                hello.clone(),
+                1,
+                number.into(),
+            )
         };
         let mut actor =
             Self { number, tape: tape.clone(), writers: shards.iter().map(writer).collect(), sequence: 0 };

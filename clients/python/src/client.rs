@@ -10,12 +10,12 @@ use proto::{StoreSpec, convert, v1};
 use pyo3::prelude::*;
 use rpc::address::Address;
 use rpc::backoff::Backoff;
-use rpc::channel::channel;
+use rpc::channel::{Channel, Credentials};
+use rpc::role::Role;
 use rpc::sampler::SamplerOptions;
 use rpc::shard::describe;
 use rpc::snapshot::SnapshotError;
 use tokio::time::sleep;
-use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use crate::error::{answered, invalid};
@@ -36,6 +36,7 @@ const PREFETCH_MAX: usize = 64;
 #[pyclass(frozen, module = "quiver_replay._core")]
 pub struct Client {
     address: Address,
+    credentials: Credentials,
     client: ReplayClient<Channel>,
     timeout: f64,
     keeper: Mutex<Option<Arc<Keeper>>>,
@@ -44,14 +45,15 @@ pub struct Client {
 #[pymethods]
 impl Client {
     #[new]
-    fn new(address: &str, timeout: f64) -> PyResult<Self> {
+    fn new(address: &str, timeout: f64, secrets: Option<PathBuf>) -> PyResult<Self> {
         let address: Address = address.parse().map_err(invalid)?;
         deadline(Some(timeout))?;
+        let credentials = Credentials::load(secrets.as_deref()).map_err(invalid)?;
         let _inside = runtime()?.enter();
-        let client = ReplayClient::new(channel(&address))
+        let client = ReplayClient::new(credentials.channel(Role::Replay, &address))
             .max_decoding_message_size(proto::limits::SAMPLE_BYTES_MAX)
             .max_encoding_message_size(proto::limits::INSERT_BYTES_MAX);
-        Ok(Self { address, client, timeout, keeper: Mutex::new(None) })
+        Ok(Self { address, credentials, client, timeout, keeper: Mutex::new(None) })
     }
 
     #[getter]
@@ -109,7 +111,8 @@ impl Client {
                 "actor {actor}, lane {lane} has a writer in this process: close it, or take another lane"
             ))
         })?;
-        Writer::new(self.address.clone(), &run, lease, &spec, chunk_steps, self.keeper().clone())
+        let (shard, keeper) = ((self.address.clone(), self.credentials.clone()), self.keeper().clone());
+        Writer::new(shard, &run, lease, &spec, chunk_steps, keeper)
     }
 
     #[expect(clippy::too_many_arguments, reason = "Python names them")]
@@ -145,7 +148,9 @@ impl Client {
         }
         let options = SamplerOptions { table, batch: batch_size, stratified, prefetch, seed };
         let (address, client) = (self.address.clone(), self.client.clone());
-        let draws = Draws { address, client, run, options, min_size, keeper: self.keeper().clone() };
+        let credentials = self.credentials.clone();
+        let draws =
+            Draws { address, credentials, client, run, options, min_size, keeper: self.keeper().clone() };
         Ok(Sampler::new(draws, &spec, length))
     }
 

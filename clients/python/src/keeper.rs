@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use proto::v1::replay_client::ReplayClient;
 use proto::{StoreSpec, convert, v1};
+use rpc::channel::Channel;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tonic::Status;
-use tonic::transport::Channel;
 
 /// A shard knows learners by their starts. Python's are all the first.
 pub const LEARNER_INCARNATION: u32 = 1;

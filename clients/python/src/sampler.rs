@@ -11,12 +11,12 @@ use replay::ItemKey;
 use replay::codec::Decoder;
 use rpc::address::Address;
 use rpc::backoff::Backoff;
-use rpc::channel::channel;
+use rpc::channel::{Channel, Credentials};
+use rpc::role::Role;
 use rpc::sampler::SamplerOptions;
 use rpc::shard::{describe, is_refusal};
 use tokio::time::sleep;
 use tonic::Status;
-use tonic::transport::Channel;
 use value::priority::Priority;
 
 use crate::error::{answered, invalid};
@@ -32,6 +32,7 @@ const CLOSE_WAIT: Duration = Duration::from_secs(10);
 /// What is drawn, and from where.
 pub struct Draws {
     pub address: Address,
+    pub credentials: Credentials,
     pub client: ReplayClient<Channel>,
     pub run: String,
     pub options: SamplerOptions,
@@ -275,11 +276,11 @@ impl Sampler {
     }
 
     async fn connect(&mut self) -> Result<&mut rpc::sampler::Sampler, Status> {
-        let Draws { address, run, options, .. } = &self.draws;
+        let Draws { address, credentials, run, options, .. } = &self.draws;
         let seed = options.seed.wrapping_add(self.opened);
         let options = SamplerOptions { seed, ..options.clone() };
-        let opened =
-            rpc::sampler::Sampler::open(channel(address), run, LEARNER_INCARNATION, &self.spec, options);
+        let channel = credentials.channel(Role::Replay, address);
+        let opened = rpc::sampler::Sampler::open(channel, run, LEARNER_INCARNATION, &self.spec, options);
         let opened = opened.await?;
         self.opened += 1;
         self.backoff.reset();

@@ -9,6 +9,7 @@ use proto::{StoreSpec, v1};
 use pyo3::prelude::*;
 use replay::{InitialPriority, TableOptions, Taken, WeightsVersion};
 use rpc::address::Address;
+use rpc::channel::Credentials;
 use rpc::place::Place;
 use rpc::writer::State;
 use value::priority::Priority;
@@ -190,8 +191,9 @@ impl Drop for Writer {
 }
 
 impl Writer {
+    /// Writes to the shard that is at an address, showing these credentials.
     pub fn new(
-        address: Address,
+        (address, credentials): (Address, Credentials),
         run: &str,
         lease: Lease,
         spec: &StoreSpec,
@@ -213,8 +215,9 @@ impl Writer {
             ..v1::InsertHello::default()
         };
         let _inside = runtime()?.enter();
-        let connection =
-            Some(rpc::writer::Writer::spawn(Place::fixed(address.clone()), hello, AT_ONCE, key.incarnation));
+        let place = Place::fixed(address.clone());
+        let writer = rpc::writer::Writer::spawn(place, credentials, hello, AT_ONCE, key.incarnation);
+        let connection = Some(writer);
         let lane = Lane::new(&lease, spec, chunk_steps);
         let (tables, actions) = (spec.options.tables.clone(), spec.actions);
         Ok(Self { address, lease, _keeper: keeper, connection, lane, tables, actions })

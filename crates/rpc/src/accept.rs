@@ -8,13 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
-use tokio::net::{TcpListener, UnixListener, UnixSocket, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
 use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tracing::warn;
 
 use crate::address::Address;
-use crate::connection::{Connection, Socket};
+use crate::connection::{Connection, PREFACE_TIMEOUT, Socket};
 use crate::edge::Edge;
+use crate::gate::Gate;
 
 /// Connections at once. A thousand actors fit several times, and so do as many strangers who say nothing.
 pub(crate) const CONNECTIONS_MAX: usize = 4096;
@@ -59,17 +62,24 @@ impl Sockets {
     }
 }
 
-/// Accepts for ever, or until nobody takes the connections any more. Beyond `most` at once they are closed again.
+/// Accepts for ever, or until nobody takes the connections any more. Beyond `most` at once they are closed again, those
+/// that are still becoming secure counted in: each has its place from the beginning.
 pub(crate) async fn accept(
     sockets: &Sockets,
     most: usize,
     edge: &Edge,
+    gate: &Gate,
     accepted: mpsc::Sender<Connection>,
     dropped: watch::Receiver<bool>,
 ) {
     let places = Arc::new(Semaphore::new(most));
+    let mut handshakes = JoinSet::new();
     loop {
-        let socket = match sockets.accept().await {
+        let socket = tokio::select! {
+            socket = sockets.accept() => socket,
+            Some(_) = handshakes.join_next() => continue,
+        };
+        let socket = match socket {
             Ok(socket) => socket,
             Err(error) => {
                 edge.accept_errors.inc();
@@ -78,12 +88,39 @@ pub(crate) async fn accept(
                 continue;
             }
         };
+        let gate_is_slow = gate.tls().is_some();
         let Ok(place) = places.clone().try_acquire_owned() else {
             edge.connections_beyond_limit.inc();
             continue;
         };
-        if accepted.send(Connection::new(socket, place, dropped.clone(), edge)).await.is_err() {
+        let (dropped, edge, gate, accepted) = (dropped.clone(), edge.clone(), gate.clone(), accepted.clone());
+        let admit = async move {
+            let socket = match socket {
+                Socket::Tcp(stream) => secure(stream, &gate, &edge).await?,
+                other => other,
+            };
+            accepted.send(Connection::new(socket, place, dropped, &edge)).await.ok()
+        };
+        if gate_is_slow {
+            handshakes.spawn(admit);
+        } else if admit.await.is_none() {
             return;
+        }
+    }
+}
+
+/// The same connection, once it is secure, or as it is if that is not asked for. It takes several messages, and whoever
+/// sends none is not waited for.
+async fn secure(stream: TcpStream, gate: &Gate, edge: &Edge) -> Option<Socket> {
+    let Some(tls) = gate.tls() else { return Some(Socket::Tcp(stream)) };
+    let address = stream.peer_addr().ok();
+    let late = |_| Err(io::ErrorKind::TimedOut.into());
+    match timeout(PREFACE_TIMEOUT, tls.accept(stream)).await.unwrap_or_else(late) {
+        Ok(stream) => Some(Socket::Tls(Box::new(stream.into()))),
+        Err(error) => {
+            edge.cut_off.not_tls.inc();
+            gate.log_handshake(address, &error);
+            None
         }
     }
 }
@@ -151,7 +188,6 @@ mod tests {
     use super::*;
     use prometheus::Registry;
     use tokio::io::AsyncReadExt;
-    use tokio::net::TcpStream;
 
     #[tokio::test]
     async fn connections_beyond_the_limit_are_closed_and_places_are_given_again() {
@@ -171,8 +207,9 @@ mod tests {
             let _fourth = connect().await;
             assert!(connections.recv().await.is_some());
         };
+        let gate = Gate::open();
         tokio::select! {
-            () = accept(&sockets, 2, &edge, accepted, dropped) => panic!("it accepts for ever"),
+            () = accept(&sockets, 2, &edge, &gate, accepted, dropped) => panic!("it accepts for ever"),
             () = story => {}
         }
     }

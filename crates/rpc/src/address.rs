@@ -56,16 +56,17 @@ impl Address {
         }
     }
 
-    /// Refuses to serve other machines unless told to: there is no TLS and no access control yet.
-    pub fn check_exposure(&self, insecure: bool) -> Result<(), Exposed> {
-        if insecure || self.is_local() { Ok(()) } else { Err(Exposed(self.clone())) }
+    /// Refuses to serve other machines unless it is done safely, or on purpose.
+    pub fn check_exposure(&self, secured: bool, insecure: bool) -> Result<(), Exposed> {
+        if secured || insecure || self.is_local() { Ok(()) } else { Err(Exposed(self.clone())) }
     }
 }
 
 /// An address that other machines can reach, without anyone having said that this is all right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0} can be reached from other machines, and there is no TLS yet: say --insecure on a network that you trust"
+    "{0} can be reached from other machines: give it --secrets DIR ('quiver certs' makes them), or say --insecure on a network \
+     that you trust"
 )]
 pub struct Exposed(pub Address);
 
@@ -82,6 +83,7 @@ impl FromStr for Address {
         }
         let authority = match text.split_once("://") {
             Some(("http", rest)) => rest.strip_suffix('/').unwrap_or(rest),
+            Some(("https", _)) => return Err(AddressError::Https),
             Some((scheme, _)) => return Err(AddressError::Scheme(scheme.to_owned())),
             None => text,
         };
@@ -119,6 +121,9 @@ pub enum AddressError {
         /// Length of the path.
         bytes: usize,
     },
+    /// TLS is not a matter of the address.
+    #[error("write host:port without https://: with --secrets every connection is secure")]
+    Https,
     /// Not http or unix.
     #[error("unknown scheme {0:?}, write unix:/path, http://host:port or host:port")]
     Scheme(String),
@@ -140,12 +145,15 @@ mod tests {
     #[test]
     fn other_machines_are_served_only_on_purpose() {
         for local in ["unix:/tmp/a", "127.0.0.1:7700", "localhost:1", "[::1]:7700"] {
-            assert!(local.parse::<Address>().unwrap().check_exposure(false).is_ok(), "{local}");
+            assert!(local.parse::<Address>().unwrap().check_exposure(false, false).is_ok(), "{local}");
         }
         for open in ["0.0.0.0:7700", "10.1.2.3:7700", "trainer:7700", "[::]:7700"] {
             let address: Address = open.parse().unwrap();
-            assert!(address.check_exposure(false).unwrap_err().to_string().contains("--insecure"), "{open}");
-            assert!(address.check_exposure(true).is_ok());
+            let refused = address.check_exposure(false, false).unwrap_err().to_string();
+            assert!(refused.contains("--secrets") && refused.contains("--insecure"), "{refused}");
+            assert!(
+                address.check_exposure(true, false).is_ok() && address.check_exposure(false, true).is_ok()
+            );
         }
     }
 
@@ -172,7 +180,8 @@ mod tests {
         };
         check("unix:", "no path");
         check(&format!("unix:/{}", "x".repeat(107)), "has 108");
-        check("https://learner:7000", "unknown scheme \"https\"");
+        check("https://learner:7000", "--secrets");
+        check("ftp://learner:7000", "unknown scheme \"ftp\"");
         check("learner", "no port");
         check("learner:http", "port \"http\"");
         check("learner:70000", "port \"70000\"");

@@ -14,41 +14,60 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Sleep, sleep};
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tokio_rustls::TlsStream;
+use tonic::transport::server::Connected;
 
 use crate::edge::Edge;
+use crate::gate::{Peer, roles_of};
 
 /// What every HTTP/2 client says first.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// How long it may take to say it. Clients do so at once; this leaves room for a network in trouble.
-const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Either kind of socket.
+/// Any kind of socket.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// At either end.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Socket {
+    /// Who is at the other end.
+    fn peer(&self) -> Peer {
+        match self {
+            Socket::Tcp(stream) => Peer { address: stream.peer_addr().ok(), ..Peer::default() },
+            Socket::Unix(_) => Peer::default(),
+            Socket::Tls(stream) => {
+                let (stream, session) = stream.get_ref();
+                Peer { address: stream.peer_addr().ok(), roles: roles_of(session.peer_certificates()) }
+            }
+        }
+    }
 }
 
 /// Calls a method of whichever socket it is.
-macro_rules! either {
+macro_rules! whichever {
     ($socket:expr, $method:ident $(, $argument:expr)*) => {
         match $socket.get_mut() {
             Socket::Tcp(stream) => Pin::new(stream).$method($($argument),*),
             Socket::Unix(stream) => Pin::new(stream).$method($($argument),*),
+            Socket::Tls(stream) => Pin::new(stream.as_mut()).$method($($argument),*),
         }
     };
 }
 
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        either!(self, poll_read, cx, buf)
+        whichever!(self, poll_read, cx, buf)
     }
 }
 
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        either!(self, poll_write, cx, buf)
+        whichever!(self, poll_write, cx, buf)
     }
 
     fn poll_write_vectored(
@@ -56,7 +75,7 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        either!(self, poll_write_vectored, cx, bufs)
+        whichever!(self, poll_write_vectored, cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -64,11 +83,11 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        either!(self, poll_flush, cx)
+        whichever!(self, poll_flush, cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        either!(self, poll_shutdown, cx)
+        whichever!(self, poll_shutdown, cx)
     }
 }
 
@@ -77,6 +96,7 @@ impl AsyncWrite for Socket {
 pub(crate) struct CutOff {
     pub silent: IntCounter,
     pub not_http2: IntCounter,
+    pub not_tls: IntCounter,
 }
 
 /// An accepted connection.
@@ -188,15 +208,12 @@ impl AsyncWrite for Connection {
     }
 }
 
-/// Handlers see the peer's address, if it has one.
+/// The gate sees who calls.
 impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
+    type ConnectInfo = Peer;
 
-    fn connect_info(&self) -> TcpConnectInfo {
-        match &self.socket {
-            Socket::Tcp(stream) => stream.connect_info(),
-            Socket::Unix(_) => TcpConnectInfo { local_addr: None, remote_addr: None },
-        }
+    fn connect_info(&self) -> Peer {
+        self.socket.peer()
     }
 }
 

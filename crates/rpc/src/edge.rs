@@ -18,6 +18,7 @@ use tonic::{Code, Status};
 use tower::Layer;
 
 use crate::connection::CutOff;
+use crate::gate::REASONS;
 
 /// Requests whose answer has not begun, over all connections. A shard has one learner with a handful under way; a
 /// learner has some for each actor that joins. Times the largest message, this bounds what half-sent requests can hold.
@@ -38,6 +39,7 @@ pub struct Edge {
     compressed: IntCounter,
     malformed: IntCounter,
     too_many: IntCounter,
+    pub(crate) requests_refused: IntCounterVec,
     requests: Arc<Semaphore>,
 }
 
@@ -56,7 +58,11 @@ impl Edge {
         registry.register(Box::new(connections.clone()))?;
         registry.register(Box::new(refused.clone()))?;
         registry.register(Box::new(accept_errors.clone()))?;
+        let strangers = Opts::new("rpc_requests_refused_total", "Requests of those who may not make them");
+        let requests_refused = IntCounterVec::new(strangers, &["reason"])?;
+        REASONS.iter().for_each(|reason| drop(requests_refused.with_label_values(&[reason])));
         registry.register(Box::new(messages.clone()))?;
+        registry.register(Box::new(requests_refused.clone()))?;
         Ok(Self {
             connections,
             connections_beyond_limit: refused.with_label_values(&["limit"]),
@@ -64,11 +70,13 @@ impl Edge {
             cut_off: CutOff {
                 silent: refused.with_label_values(&["silent"]),
                 not_http2: refused.with_label_values(&["not_http2"]),
+                not_tls: refused.with_label_values(&["tls"]),
             },
             too_large: messages.with_label_values(&["too_large"]),
             compressed: messages.with_label_values(&["compressed"]),
             malformed: messages.with_label_values(&["malformed"]),
             too_many: messages.with_label_values(&["too_many"]),
+            requests_refused,
             requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
         })
     }

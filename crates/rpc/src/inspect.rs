@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use crate::channel::Channel;
 use proto::v1::replay_client::ReplayClient;
 use proto::{Batch, BatchItem, convert, v1};
 use serde_json::{Value, json};
-use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use crate::address::Address;

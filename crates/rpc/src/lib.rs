@@ -8,6 +8,9 @@ pub mod address;
 pub mod backoff;
 pub mod channel;
 pub mod edge;
+pub mod gate;
+pub mod role;
+pub mod secrets;
 pub mod serve;
 
 pub mod inspect;

@@ -15,14 +15,14 @@ use proto::{PROTOCOL, Report, Weights, caller, v1};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
-use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tracing::{info, warn};
 
 use crate::address::Address;
 use crate::backoff::Backoff;
-use crate::channel::channel;
+use crate::channel::{Channel, Credentials};
 use crate::place::Place;
+use crate::role::Role;
 use crate::shard::{describe, is_refusal};
 
 /// How long the learner may take to answer.
@@ -80,11 +80,12 @@ impl Drop for Membership {
 /// Joins the run of the learner at `address`, waiting for it as long as it takes.
 pub async fn join(
     address: Address,
+    credentials: &Credentials,
     role: v1::Role,
     index: Option<u32>,
     seed: u64,
 ) -> Result<Membership, Refused> {
-    let client = LearnerClient::new(channel(&address))
+    let client = LearnerClient::new(credentials.channel(Role::Learner, &address))
         .max_decoding_message_size(WEIGHTS_BYTES_MAX)
         .max_encoding_message_size(OTHER_BYTES_MAX);
     let (news, receiver) = watch::channel(News::default());

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::channel::Channel;
 use proto::limits::{INSERT_BYTES_MAX, SAMPLE_BYTES_MAX, UPDATES_MAX};
 use proto::v1::replay_client::ReplayClient;
 use proto::{Batch, StoreSpec, Updates, convert, v1};
@@ -15,7 +16,6 @@ use replay::ItemKey;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
 use crate::shard::News;

@@ -12,12 +12,14 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic_health::ServingStatus;
+use tower::layer::util::{Identity, Stack};
 use tracing::{info, warn};
 
 pub use crate::accept::raise_file_limit;
 use crate::accept::{CONNECTIONS_MAX, Sockets, accept};
 use crate::address::Address;
 use crate::edge::Edge;
+use crate::gate::Gate;
 
 /// Requests of one connection at once. A client uses a few; more of them wait in the client.
 const STREAMS_MAX: u32 = 64;
@@ -25,7 +27,7 @@ const STREAMS_MAX: u32 = 64;
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 /// Bytes of one connection that may lie unread, whatever its streams do.
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
-/// Bytes of all headers of a request. Ours have a few hundred, a token later some more.
+/// Bytes of all headers of a request. Ours have a few hundred, with a token.
 const HEADER_LIST_BYTES_MAX: u32 = 16 << 10;
 /// Bytes of a question about health or reflection: a name.
 const SMALL_BYTES_MAX: usize = 4 << 10;
@@ -43,15 +45,18 @@ pub struct Listener {
     sockets: Sockets,
     address: Address,
     edge: Edge,
+    gate: Gate,
 }
 
 impl Listener {
-    /// Binds. A socket file that nobody listens to any more is replaced; one that is in use is an error.
-    pub async fn bind(address: &Address, edge: Edge) -> Result<Self, ServeError> {
+    /// Binds. A socket file that nobody listens to any more is replaced; one that is in use is an error. Through a socket
+    /// file everyone comes in who may open it, whatever the gate says.
+    pub async fn bind(address: &Address, edge: Edge, gate: Gate) -> Result<Self, ServeError> {
         let failed = |source| ServeError { address: address.clone(), source };
         let sockets = Sockets::bind(address).await.map_err(failed)?;
         let address = sockets.address().map_err(failed)?;
-        Ok(Self { sockets, address, edge })
+        let gate = if matches!(address, Address::Unix(_)) { Gate::open() } else { gate };
+        Ok(Self { sockets, address, edge, gate })
     }
 
     /// The address as it is, with the real port if it was bound with port 0.
@@ -75,14 +80,14 @@ impl Listener {
         let (stop, mut stopped) = watch::channel(false);
         let (drop_all, dropped) = watch::channel(false);
         let (accepted, connections) = tokio::sync::mpsc::channel(1);
-        let serving = server(&self.edge).add_routes(routes).serve_with_incoming_shutdown(
+        let serving = server(&self.edge, &self.gate).add_routes(routes).serve_with_incoming_shutdown(
             ReceiverStream::new(connections).map(Ok::<_, io::Error>),
             async move { drop(stopped.wait_for(|&stopped| stopped).await) },
         );
         let mut serving = std::pin::pin!(serving);
-        info!(address = %self.address, "serving");
+        info!(address = %self.address, tls = self.gate.tls().is_some(), "serving");
         {
-            let accepting = accept(&self.sockets, CONNECTIONS_MAX, &self.edge, accepted, dropped);
+            let accepting = accept(&self.sockets, CONNECTIONS_MAX, &self.edge, &self.gate, accepted, dropped);
             tokio::select! {
                 () = shutdown => {}
                 () = accepting => {}
@@ -113,7 +118,7 @@ impl Listener {
 /// Bytes that may come in one piece. The default, 16 KiB, would cut a chunk into many.
 const FRAME_BYTES_MAX: u32 = 256 << 10;
 
-fn server(edge: &Edge) -> Server<tower::layer::util::Stack<Edge, tower::layer::util::Identity>> {
+fn server(edge: &Edge, gate: &Gate) -> Server<Stack<Edge, Stack<Gate, Identity>>> {
     Server::builder()
         .max_concurrent_streams(STREAMS_MAX)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
@@ -122,6 +127,7 @@ fn server(edge: &Edge) -> Server<tower::layer::util::Stack<Edge, tower::layer::u
         .http2_max_header_list_size(HEADER_LIST_BYTES_MAX)
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .layer(gate.clone())
         .layer(edge.clone())
 }
 

@@ -14,12 +14,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
 use crate::address::Address;
 use crate::backoff::Backoff;
-use crate::channel::channel;
+use crate::channel::{Channel, Credentials};
+use crate::role::Role;
 
 /// How long a shard may take to answer. It never waits by itself, so one that takes longer hangs.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(4);
@@ -107,6 +107,7 @@ pub enum ShardError {
 #[derive(Debug)]
 pub struct Shard {
     address: Address,
+    credentials: Credentials,
     client: ReplayClient<Channel>,
     /// The same, for those who send priorities.
     clients: watch::Sender<ReplayClient<Channel>>,
@@ -129,11 +130,12 @@ struct Stream {
 
 impl Shard {
     /// A shard that will be connected to when it is first asked for something.
-    pub fn new(address: Address, told: Told, seed: u64) -> Self {
-        let client = client(&address);
+    pub fn new(address: Address, credentials: Credentials, told: Told, seed: u64) -> Self {
+        let client = client(&address, &credentials);
         let last_error = "not connected yet".into();
         Self {
             address,
+            credentials,
             clients: watch::Sender::new(client.clone()),
             client,
             told,
@@ -158,7 +160,7 @@ impl Shard {
 
     /// The shard is elsewhere now.
     pub fn move_to(&mut self, address: Address) {
-        self.client = client(&address);
+        self.client = client(&address, &self.credentials);
         self.clients.send_replace(self.client.clone());
         self.address = address;
         (self.stream, self.next_try) = (None, Instant::now());
@@ -307,14 +309,14 @@ impl Stream {
 }
 
 /// The name of the shard at an address. Asking changes nothing there.
-pub async fn who(address: &Address) -> Result<String, Status> {
-    let mut client = client(address);
+pub async fn who(address: &Address, credentials: &Credentials) -> Result<String, Status> {
+    let mut client = client(address, credentials);
     let answer = timeout(ANSWER_WAIT_MAX, client.info(v1::InfoRequest {})).await.map_err(|_| silent())?;
     Ok(answer?.into_inner().shard.unwrap_or_default().id)
 }
 
-fn client(address: &Address) -> ReplayClient<Channel> {
-    ReplayClient::new(channel(address))
+fn client(address: &Address, credentials: &Credentials) -> ReplayClient<Channel> {
+    ReplayClient::new(credentials.channel(Role::Replay, address))
         .max_decoding_message_size(SAMPLE_BYTES_MAX)
         .max_encoding_message_size(INSERT_BYTES_MAX)
 }
@@ -390,7 +392,10 @@ pub fn describe(status: &Status) -> String {
             while let Some(deeper) = innermost.source() {
                 innermost = deeper;
             }
-            innermost.to_string()
+            let text = innermost.to_string();
+            // So ends a plain connection to a server that asks for TLS, and some others.
+            let hint = text.contains("broken pipe").then_some(" (if it asks for TLS: give --secrets)");
+            text + hint.unwrap_or_default()
         }
         None => status.message().to_owned(),
     }

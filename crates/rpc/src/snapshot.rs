@@ -4,10 +4,10 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use crate::channel::Channel;
 use proto::v1;
 use proto::v1::replay_client::ReplayClient;
 use tonic::Status;
-use tonic::transport::Channel;
 
 /// Why there is no snapshot.
 #[derive(Debug, thiserror::Error)]

@@ -22,8 +22,9 @@ use tonic::{Code, Status, Streaming};
 use tracing::{info, warn};
 
 use crate::backoff::Backoff;
-use crate::channel::channel;
+use crate::channel::Credentials;
 use crate::place::Place;
+use crate::role::Role;
 use crate::shard::{describe, is_refusal};
 
 /// How long a new stream may take to open.
@@ -81,6 +82,7 @@ impl Writer {
     /// next are made.
     pub fn spawn(
         place: impl Fn() -> Option<Place> + Send + 'static,
+        credentials: Credentials,
         hello: v1::InsertHello,
         at_once: usize,
         seed: u64,
@@ -93,6 +95,7 @@ impl Writer {
         let sent = Arc::new(Sent::default());
         let task = Task {
             place: Box::new(place),
+            credentials,
             address: "unknown".into(),
             hello,
             bound,
@@ -155,6 +158,7 @@ impl Writer {
 
 struct Task {
     place: Box<dyn Fn() -> Option<Place> + Send>,
+    credentials: Credentials,
     /// Where it was when it was last looked for, for people.
     address: String,
     hello: v1::InsertHello,
@@ -231,7 +235,8 @@ impl Task {
         let unheard = || Status::unavailable("the learner has not found this shard yet");
         let Place { address, id, .. } = (self.place)().ok_or_else(unheard)?;
         (self.address, self.hello.shard) = (address.to_string(), id);
-        let mut client = ReplayClient::new(channel(&address)).max_encoding_message_size(INSERT_BYTES_MAX);
+        let channel = self.credentials.channel(Role::Replay, &address);
+        let mut client = ReplayClient::new(channel).max_encoding_message_size(INSERT_BYTES_MAX);
         // All that may be under way, and the hello: sending never waits here, the shard's reading does.
         let (requests, receiver) = mpsc::channel(self.bound + 1);
         let request = |message| v1::InsertRequest { message: Some(message) };

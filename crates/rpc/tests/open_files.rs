@@ -7,6 +7,7 @@ use prometheus::{Registry, TextEncoder};
 use rpc::address::Address;
 use rpc::channel::channel;
 use rpc::edge::Edge;
+use rpc::gate::Gate;
 use rpc::serve::Listener;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpStream;
@@ -18,7 +19,7 @@ use tonic_health::pb::health_client::HealthClient;
 async fn a_server_without_files_left_goes_on_when_there_are_some_again() {
     let registry = Registry::new();
     let edge = Edge::register(&registry).unwrap();
-    let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), edge).await.unwrap();
+    let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), edge, Gate::open()).await.unwrap();
     let address = listener.address().clone();
     let Address::Tcp(authority) = &address else { panic!("not TCP") };
     // The system takes them in before anyone accepts them.

@@ -9,6 +9,7 @@ use prometheus::Registry;
 use rpc::address::Address;
 use rpc::channel::channel;
 use rpc::edge::Edge;
+use rpc::gate::Gate;
 use rpc::serve::Listener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -25,7 +26,7 @@ struct Running {
 
 async fn bind(address: &Address) -> Result<Listener, String> {
     let edge = Edge::register(&Registry::new()).unwrap();
-    Listener::bind(address, edge).await.map_err(|error| error.to_string())
+    Listener::bind(address, edge, Gate::open()).await.map_err(|error| error.to_string())
 }
 
 async fn start(address: &Address) -> Running {
@@ -43,7 +44,7 @@ impl Running {
     }
 }
 
-async fn is_healthy(client: &mut HealthClient<tonic::transport::Channel>) -> Result<bool, Code> {
+async fn is_healthy(client: &mut HealthClient<rpc::channel::Channel>) -> Result<bool, Code> {
     let request = HealthCheckRequest { service: String::new() };
     match client.check(request).await {
         Ok(reply) => Ok(reply.into_inner().status == 1),

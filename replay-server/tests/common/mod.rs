@@ -17,13 +17,12 @@ use replay::{Chunk, InitialPriority, ItemKey, LaneKey, NewItem, Step, Taken, Wei
 use replay_server::config::Fsync;
 use replay_server::{Config, Server};
 use rpc::address::Address;
-use rpc::channel::channel;
+use rpc::channel::{Channel, channel};
 use telemetry::Health;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 use value::priority::Priority;
 
@@ -71,6 +70,7 @@ impl Running {
 
     pub async fn start_at(listen: &str, data_dir: Option<&Path>) -> Self {
         let config = Config {
+            secrets: None,
             listen: listen.parse().unwrap(),
             id: "shard-a".into(),
             data_dir: data_dir.map(Path::to_owned),

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use proto::Batch;
 use replay::LaneKey;
 use rpc::address::Address;
+use rpc::channel::Credentials;
 use rpc::place::Place;
 use rpc::writer::Writer;
 use tokio::task::JoinHandle;
@@ -29,8 +30,13 @@ pub struct Actor {
 
 impl Actor {
     pub fn start(address: &Address, actor: u32, tables: u8) -> Self {
-        let writer =
-            Arc::new(Writer::spawn(Place::fixed(address.clone()), hello(actor, 1), AT_ONCE, actor.into()));
+        let writer = Arc::new(Writer::spawn(
+            Place::fixed(address.clone()),
+            Credentials::none(),
+            hello(actor, 1),
+            AT_ONCE,
+            actor.into(),
+        ));
         let (stop, handed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (to, stopped, count) = (writer.clone(), stop.clone(), handed.clone());
         let task = tokio::spawn(async move {

@@ -44,11 +44,18 @@ class Client:
     """A replay shard: `quiver-replay-server --listen ADDRESS`.
 
     `address` is host:port or unix:/path. `shape` and `dtype` are those of one frame: what was seen at one step. A
-    shard that can't be reached is tried again for `timeout` seconds: it may be starting.
+    shard that can't be reached is tried again for `timeout` seconds: it may be starting. A shard that is started with
+    --secrets asks who calls: `secrets` is the folder `client` that `quiver certs` made, or the variable QUIVER_SECRETS.
     """
 
     def __init__(
-        self, address: str, shape: Sequence[int], dtype: npt.DTypeLike = np.uint8, *, timeout: float = 30.0
+        self,
+        address: str,
+        shape: Sequence[int],
+        dtype: npt.DTypeLike = np.uint8,
+        *,
+        timeout: float = 30.0,
+        secrets: Union[str, os.PathLike[str], None] = None,
     ) -> None:
         self.shape = tuple(checks.count("shape", size, 1) for size in shape)
         self.dtype = np.dtype(dtype)
@@ -57,7 +64,8 @@ class Client:
             raise ValueError(f"a frame can't be made of {self.dtype}")
         if not timeout > 0:
             raise ValueError(f"timeout is {timeout}, must be above 0")
-        self._core = _core.Client(address, timeout)
+        folder = secrets if secrets is not None else os.environ.get("QUIVER_SECRETS")
+        self._core = _core.Client(address, timeout, None if folder is None else os.fspath(folder))
 
     @property
     def address(self) -> str:

@@ -1,0 +1,296 @@
+//! A folder with what one process shows to others, and whom it believes.
+//!
+//! | file | what it is | who needs it |
+//! |---|---|---|
+//! | `ca.pem` | the authority that signed everyone's certificate | all |
+//! | `server.pem`, `server-key.pem` | what a server shows | who listens |
+//! | `tokens.sha256` | a line for each token that is taken: role, and the token's SHA-256 | who listens |
+//! | `token` | what a caller shows | who calls |
+//! | `client.pem`, `client-key.pem` | the same by certificate, instead of a token | who calls |
+//! | `expires` | when the certificates end, in seconds since 1970 | people, by a warning |
+//!
+//! A folder of a server has no token of anyone but itself. [`make`] writes such folders.
+
+pub mod make;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sha2::{Digest, Sha256};
+use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
+use tokio_rustls::rustls;
+use tokio_rustls::rustls::crypto::CryptoProvider;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::version::TLS13;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tracing::warn;
+
+use crate::role::{Role, Roles};
+
+const AUTHORITY: &str = "ca.pem";
+const SERVER: &str = "server.pem";
+const SERVER_KEY: &str = "server-key.pem";
+const CLIENT: &str = "client.pem";
+const CLIENT_KEY: &str = "client-key.pem";
+const TOKEN: &str = "token";
+const TOKENS: &str = "tokens.sha256";
+const EXPIRES: &str = "expires";
+
+/// HTTP/2, which is what gRPC speaks.
+const ALPN: &[u8] = b"h2";
+/// A token has at least so many characters: 128 bits, were they hexadecimal.
+const TOKEN_CHARACTERS_MIN: usize = 32;
+/// A token has at most so many: it travels with every request.
+const TOKEN_CHARACTERS_MAX: usize = 512;
+/// Certificates that end sooner than this are worth a warning.
+const EXPIRES_SOON: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Why a folder of secrets can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretsError {
+    /// A file is missing or can't be read.
+    #[error("can't read {path}: {source}; 'quiver certs' makes folders with all that a process needs", path = path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file does not hold what it should.
+    #[error("{path} is not usable: {reason}", path = path.display())]
+    Unusable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A folder of secrets. Files are read when they are asked for.
+#[derive(Clone, Debug)]
+pub struct Secrets {
+    folder: PathBuf,
+}
+
+impl Secrets {
+    /// The secrets in a folder.
+    pub fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned() }
+    }
+
+    /// TLS as a server speaks it. Certificates of callers are asked for and not insisted on: a token will do.
+    pub(crate) fn server(&self) -> Result<ServerConfig, SecretsError> {
+        self.warn_if_they_expire();
+        let callers = WebPkiClientVerifier::builder_with_provider(Arc::new(self.authority()?), provider())
+            .allow_unauthenticated()
+            .build()
+            .map_err(|error| self.unusable(AUTHORITY, &error))?;
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&TLS13])
+            .expect("the provider has TLS 1.3")
+            .with_client_cert_verifier(callers)
+            .with_single_cert(self.certificates(SERVER)?, self.key(SERVER_KEY)?)
+            .map_err(|error| self.unusable(SERVER, &error))?;
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        Ok(config)
+    }
+
+    /// TLS as a caller speaks it, with its certificate if it has one.
+    pub(crate) fn client(&self) -> Result<ClientConfig, SecretsError> {
+        self.warn_if_they_expire();
+        let config = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&TLS13])
+            .expect("the provider has TLS 1.3")
+            .with_root_certificates(self.authority()?);
+        let mut config = if self.folder.join(CLIENT).exists() {
+            config
+                .with_client_auth_cert(self.certificates(CLIENT)?, self.key(CLIENT_KEY)?)
+                .map_err(|error| self.unusable(CLIENT, &error))?
+        } else {
+            config.with_no_client_auth()
+        };
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        Ok(config)
+    }
+
+    /// The token that this process shows, if it has one.
+    pub(crate) fn token(&self) -> Result<Option<String>, SecretsError> {
+        if !self.folder.join(TOKEN).exists() {
+            return Ok(None);
+        }
+        let text = self.text(TOKEN)?;
+        let token = text.trim();
+        let sound = (TOKEN_CHARACTERS_MIN..=TOKEN_CHARACTERS_MAX).contains(&token.len())
+            && token.bytes().all(|byte| byte.is_ascii_graphic());
+        if !sound {
+            let rule = format!(
+                "a token is {TOKEN_CHARACTERS_MIN} to {TOKEN_CHARACTERS_MAX} visible characters without spaces"
+            );
+            return Err(self.unusable(TOKEN, &rule));
+        }
+        Ok(Some(token.to_owned()))
+    }
+
+    /// The tokens that are taken. Without the file none is: then callers need certificates.
+    pub(crate) fn tokens(&self) -> Result<Tokens, SecretsError> {
+        if !self.folder.join(TOKENS).exists() {
+            return Ok(Tokens::default());
+        }
+        let text = self.text(TOKENS)?;
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let known: Result<Vec<(Role, [u8; 32])>, String> = lines.map(read_token).collect();
+        Ok(Tokens(known.map_err(|reason| self.unusable(TOKENS, &reason))?))
+    }
+
+    fn authority(&self) -> Result<RootCertStore, SecretsError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in self.certificates(AUTHORITY)? {
+            roots.add(certificate).map_err(|error| self.unusable(AUTHORITY, &error))?;
+        }
+        Ok(roots)
+    }
+
+    fn certificates(&self, file: &str) -> Result<Vec<CertificateDer<'static>>, SecretsError> {
+        let text = self.text(file)?;
+        let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
+        match certificates {
+            Ok(certificates) if certificates.is_empty() => {
+                Err(self.unusable(file, &"there is no certificate in it"))
+            }
+            Ok(certificates) => Ok(certificates),
+            Err(error) => Err(self.unusable(file, &error)),
+        }
+    }
+
+    fn key(&self, file: &str) -> Result<PrivateKeyDer<'static>, SecretsError> {
+        PrivateKeyDer::from_pem_slice(self.text(file)?.as_bytes())
+            .map_err(|error| self.unusable(file, &error))
+    }
+
+    fn text(&self, file: &str) -> Result<String, SecretsError> {
+        let path = self.folder.join(file);
+        fs::read_to_string(&path).map_err(|source| SecretsError::Read { path, source })
+    }
+
+    fn unusable(&self, file: &str, reason: &impl ToString) -> SecretsError {
+        SecretsError::Unusable { path: self.folder.join(file), reason: reason.to_string() }
+    }
+
+    fn warn_if_they_expire(&self) {
+        let Ok(text) = fs::read_to_string(self.folder.join(EXPIRES)) else { return };
+        let Ok(expires) = text.trim().parse::<u64>() else { return };
+        let left = Duration::from_secs(expires.saturating_sub(seconds_since_1970()));
+        if left < EXPIRES_SOON {
+            let days = left.as_secs() / (24 * 3600);
+            warn!(days, "certificates expire soon: run 'quiver certs' again and start everyone anew");
+        }
+    }
+}
+
+fn seconds_since_1970() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// `role sha256`.
+fn read_token(line: &str) -> Result<(Role, [u8; 32]), String> {
+    let (role, digest) = line.split_once(' ').ok_or("a line is a role, a space and a SHA-256")?;
+    let role = role.parse::<Role>().map_err(|error| error.to_string())?;
+    let digest = from_hex(digest.trim()).ok_or("a SHA-256 has 64 hexadecimal digits")?;
+    Ok((role, digest))
+}
+
+fn from_hex(text: &str) -> Option<[u8; 32]> {
+    let mut digest = [0; 32];
+    if text.len() != 2 * digest.len() || !text.is_ascii() {
+        return None;
+    }
+    for (byte, pair) in digest.iter_mut().zip(text.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(digest)
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn digest(token: &[u8]) -> [u8; 32] {
+    Sha256::digest(token).into()
+}
+
+/// What tokens stand for. Only their digests are known, so that whoever reads a server's folder can't call anyone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tokens(Vec<(Role, [u8; 32])>);
+
+impl Tokens {
+    /// The roles of a token: none if it is unknown. Takes the same time whatever the token is.
+    pub fn roles(&self, token: &[u8]) -> Roles {
+        if token.len() > TOKEN_CHARACTERS_MAX {
+            return Roles::default();
+        }
+        let shown = digest(token);
+        let mut found = 0u8;
+        for (role, known) in &self.0 {
+            let same: Choice = known.ct_eq(&shown);
+            found |= u8::conditional_select(&0, &(1 << *role as u8), same);
+        }
+        Role::ALL.into_iter().filter(|&role| found & 1 << role as u8 != 0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_known_by_its_digest_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let secrets = Secrets::new(folder.path());
+        let write = |text: String| fs::write(folder.path().join(TOKENS), text).unwrap();
+        assert!(secrets.tokens().unwrap().roles(b"").is_empty(), "no file, no token");
+        let (one, two) = ("a".repeat(64), "b".repeat(64));
+        write(format!(
+            "# comment\nactor {0}\nlearner {1}\n\nactor {1}\n",
+            to_hex(&digest(one.as_bytes())),
+            to_hex(&digest(two.as_bytes()))
+        ));
+        let tokens = secrets.tokens().unwrap();
+        assert_eq!(tokens.roles(one.as_bytes()).to_string(), "actor");
+        assert_eq!(tokens.roles(two.as_bytes()).to_string(), "actor+learner");
+        for stranger in ["", "c", &one[1..], &to_hex(&digest(one.as_bytes())), &"a".repeat(9999)] {
+            assert!(tokens.roles(stranger.as_bytes()).is_empty(), "{stranger}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_said_with_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let secrets = Secrets::new(folder.path());
+        let check = |file: &str, text: &str, part: &str, error: &dyn Fn() -> SecretsError| {
+            fs::write(folder.path().join(file), text).unwrap();
+            let error = error().to_string();
+            assert!(error.contains(file) && error.contains(part), "{error}");
+        };
+        let tokens = || secrets.tokens().unwrap_err();
+        check(TOKENS, "actor", "a role, a space", &tokens);
+        check(TOKENS, "root 00", "no role \"root\"", &tokens);
+        check(TOKENS, "actor 00", "64 hexadecimal", &tokens);
+        check(TOKENS, &format!("actor {}", "é".repeat(32)), "64 hexadecimal", &tokens);
+        let token = || secrets.token().unwrap_err();
+        check(TOKEN, "short", "32 to 512", &token);
+        check(TOKEN, &"two words".repeat(9), "without spaces", &token);
+        let missing = secrets.client().unwrap_err().to_string();
+        assert!(missing.contains(AUTHORITY) && missing.contains("quiver certs"), "{missing}");
+        let client = || secrets.client().unwrap_err();
+        check(AUTHORITY, "nothing", "no certificate", &client);
+    }
+}
