@@ -8,7 +8,6 @@ use proto::v1;
 use proto::v1::learner_client::LearnerClient;
 use rpc::address::Address;
 use rpc::role::Role;
-use rpc::shard::describe;
 
 use crate::certs::SecretsArgs;
 use crate::output::say;
@@ -76,7 +75,7 @@ impl Adjust {
             let mut client = LearnerClient::new(credentials.channel(Role::Learner, &learner));
             client.adjust(v1::AdjustRequest { settings }).await
         });
-        reply.map_err(|status| anyhow!("{learner}: {}", describe(&status)))?;
+        reply.map_err(|status| anyhow!("{learner}: {}", credentials.describe(&learner, &status)))?;
         say(&format!("from now on: {}", changed.join(", ")))
     }
 }

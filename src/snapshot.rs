@@ -8,7 +8,6 @@ use proto::limits::SAMPLE_BYTES_MAX;
 use proto::v1::replay_client::ReplayClient;
 use rpc::address::Address;
 use rpc::role::Role;
-use rpc::shard::describe;
 use rpc::snapshot::SnapshotError;
 
 use crate::certs::SecretsArgs;
@@ -36,7 +35,8 @@ impl Snapshot {
     }
 
     async fn save(&self) -> anyhow::Result<u64> {
-        let channel = self.secrets.credentials()?.channel(Role::Replay, &self.shard);
+        let credentials = self.secrets.credentials()?;
+        let channel = credentials.channel(Role::Replay, &self.shard);
         let client = ReplayClient::new(channel).max_decoding_message_size(SAMPLE_BYTES_MAX);
         let mut told = 0;
         let progress = |bytes| {
@@ -46,7 +46,9 @@ impl Snapshot {
             }
         };
         rpc::snapshot::save(client, &self.file, progress).await.map_err(|error| match error {
-            SnapshotError::Shard(status) => anyhow!("{}: {}", self.shard, describe(&status)),
+            SnapshotError::Shard(status) => {
+                anyhow!("{}: {}", self.shard, credentials.describe(&self.shard, &status))
+            }
             SnapshotError::File(error) => {
                 anyhow::Error::new(error).context(format!("can't write {}", self.file.display()))
             }

@@ -8,13 +8,13 @@ use rpc::address::Address;
 use rpc::channel::{Channel, Credentials};
 use rpc::inspect::{self, Seen};
 use rpc::role::Role;
-use rpc::shard::describe;
 use tokio::runtime::{Builder, Runtime};
 use tonic::{Code, Status};
 
 /// Connections to shards.
 pub struct Clients {
     runtime: Runtime,
+    credentials: Credentials,
     shards: Vec<(Address, ReplayClient<Channel>)>,
 }
 
@@ -28,14 +28,14 @@ impl Clients {
         };
         let shards = addresses.iter().map(client).collect();
         drop(_inside);
-        Ok(Self { runtime, shards })
+        Ok(Self { runtime, credentials: credentials.clone(), shards })
     }
 
     /// Where all shards stand now.
     pub fn look(&self, table: &str, top: u32) -> anyhow::Result<Vec<Seen>> {
         let look = |(address, client): &(Address, ReplayClient<Channel>)| {
             let seen = self.runtime.block_on(inspect::look(address, client.clone(), table, top));
-            seen.map_err(|status| failed(address, &status))
+            seen.map_err(|status| self.failed(address, &status))
         };
         self.shards.iter().map(look).collect()
     }
@@ -53,13 +53,13 @@ impl Clients {
                     return Ok((Batch::new(batch, spec.options.stack, spec.actions)?, spec));
                 }
                 Err(status) if status.code() == Code::NotFound => {}
-                Err(status) => return Err(failed(address, &status)),
+                Err(status) => return Err(self.failed(address, &status)),
             }
         }
         bail!("no such transition: it was evicted, or never was; --top lists some that are there")
     }
-}
 
-fn failed(address: &Address, status: &Status) -> anyhow::Error {
-    anyhow!("{address}: {}", describe(status))
+    fn failed(&self, address: &Address, status: &Status) -> anyhow::Error {
+        anyhow!("{address}: {}", self.credentials.describe(address, status))
+    }
 }

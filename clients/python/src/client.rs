@@ -13,10 +13,10 @@ use rpc::backoff::Backoff;
 use rpc::channel::{Channel, Credentials};
 use rpc::role::Role;
 use rpc::sampler::SamplerOptions;
-use rpc::shard::describe;
+use rpc::shard::{describe, is_broken};
 use rpc::snapshot::SnapshotError;
 use tokio::time::sleep;
-use tonic::{Code, Status};
+use tonic::Status;
 
 use crate::error::{answered, invalid};
 use crate::keeper::{self, Keeper, LEARNER_INCARNATION, Told};
@@ -244,8 +244,7 @@ impl Client {
                 let pause = backoff.next();
                 match answer {
                     Err(status)
-                        if status.code() == Code::Unavailable
-                            && until.is_none_or(|until| Instant::now() + pause < until) =>
+                        if is_broken(&status) && until.is_none_or(|until| Instant::now() + pause < until) =>
                     {
                         reason.is(format!("the shard at {}: {}", self.address, describe(&status)));
                         sleep(pause).await;

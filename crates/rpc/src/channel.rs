@@ -30,6 +30,7 @@ use crate::address::Address;
 use crate::connection::Socket;
 use crate::role::Role;
 use crate::secrets::{Secrets, SecretsError};
+use crate::shard::describe;
 
 /// How long a connection may take to come about. A server on the same network answers in milliseconds; one that is
 /// gone should be tried again soon, elsewhere if its name has moved.
@@ -98,6 +99,16 @@ impl Credentials {
         });
         let tls = TlsConnector::from(Arc::new(secrets.client()?));
         Ok(Self(Some(Arc::new(Shown { tls, token: Token(token) }))))
+    }
+
+    /// Why a call failed, in a few words for people, with what they may have forgotten.
+    pub fn describe(&self, address: &Address, status: &Status) -> String {
+        let mut text = describe(status);
+        // So ends a plain connection to a server that asks for TLS.
+        if self.0.is_none() && address.authority().is_some() && text.contains("broken pipe") {
+            text.push_str(" (if it asks for TLS: give --secrets)");
+        }
+        text
     }
 
     /// A channel to a server of this role, not connected yet. Must be called inside a runtime.

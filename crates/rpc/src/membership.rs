@@ -90,8 +90,9 @@ pub async fn join(
         .max_encoding_message_size(OTHER_BYTES_MAX);
     let (news, receiver) = watch::channel(News::default());
     let (reports, outgoing) = mpsc::channel(REPORTS_MAX);
+    let credentials = credentials.clone();
     let mut follower =
-        Follower { address, client, role, backoff: Backoff::new(seed), complained: None, news };
+        Follower { address, credentials, client, role, backoff: Backoff::new(seed), complained: None, news };
     let request =
         v1::JoinRequest { protocol: PROTOCOL, role: role.into(), index, ..v1::JoinRequest::default() };
     let joined = follower.join(request).await?;
@@ -138,6 +139,7 @@ fn membership(joined: &v1::JoinReply, role: v1::Role) -> v1::ReportRequest {
 
 struct Follower {
     address: Address,
+    credentials: Credentials,
     client: LearnerClient<Channel>,
     role: v1::Role,
     backoff: Backoff,
@@ -171,7 +173,8 @@ impl Follower {
         self.news.send_if_modified(|news| std::mem::replace(&mut news.connected, false));
         if self.complained.is_none_or(|at| at.elapsed() >= COMPLAIN_EVERY) {
             self.complained = Some(Instant::now());
-            warn!(learner = %self.address, reason = describe(status), "waiting for the learner");
+            let reason = self.credentials.describe(&self.address, status);
+            warn!(learner = %self.address, reason, "waiting for the learner");
         }
         sleep(self.backoff.next()).await;
     }

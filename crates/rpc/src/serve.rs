@@ -85,7 +85,10 @@ impl Listener {
             async move { drop(stopped.wait_for(|&stopped| stopped).await) },
         );
         let mut serving = std::pin::pin!(serving);
-        info!(address = %self.address, tls = self.gate.tls().is_some(), "serving");
+        if self.gate.tls().is_some() {
+            info!("only TLS is spoken, and each call needs its role");
+        }
+        info!(address = %self.address, "serving");
         {
             let accepting = accept(&self.sockets, CONNECTIONS_MAX, &self.edge, &self.gate, accepted, dropped);
             tokio::select! {

@@ -383,6 +383,11 @@ pub fn is_refusal(status: &Status) -> bool {
     )
 }
 
+/// Whether the connection broke, or never was one. No server of ours answers UNKNOWN: a call that was under way gets it.
+pub fn is_broken(status: &Status) -> bool {
+    matches!(status.code(), Code::Unavailable | Code::Unknown)
+}
+
 /// A status in a few words for people.
 pub fn describe(status: &Status) -> String {
     match std::error::Error::source(status) {
@@ -392,10 +397,7 @@ pub fn describe(status: &Status) -> String {
             while let Some(deeper) = innermost.source() {
                 innermost = deeper;
             }
-            let text = innermost.to_string();
-            // So ends a plain connection to a server that asks for TLS, and some others.
-            let hint = text.contains("broken pipe").then_some(" (if it asks for TLS: give --secrets)");
-            text + hint.unwrap_or_default()
+            innermost.to_string()
         }
         None => status.message().to_owned(),
     }

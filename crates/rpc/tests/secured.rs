@@ -157,7 +157,8 @@ async fn plain_text_against_tls_is_cut_off_and_tls_against_plain_text_is_told() 
     assert_eq!(info(good.clone()).await.code(), Code::Unimplemented);
     let status = info(channel(&running.address)).await;
     never_arrived(&status);
-    assert!(describe(&status).contains("--secrets"), "{}", describe(&status));
+    let plain = Credentials::none().describe(&running.address, &status);
+    assert!(plain.contains("--secrets"), "{plain}");
     let mut browser = TcpStream::connect(running.address.authority().unwrap()).await.unwrap();
     browser.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     // An alert of TLS, and the end.
