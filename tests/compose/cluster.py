@@ -84,10 +84,18 @@ def kill(container):
 
 
 def metrics(container):
-    """What a container exports now, by name with labels."""
+    """What a container exports now; nothing if it can't be reached."""
     networks = inspect(container)["NetworkSettings"]["Networks"].values()
-    address = next(network["IPAddress"] for network in networks)
-    with urllib.request.urlopen(f"http://{address}:9100/metrics", timeout=10) as page:
-        lines = page.read().decode().splitlines()
+    addresses = [network["IPAddress"] for network in networks if network["IPAddress"]]
+    return exported(addresses[0]) if addresses else {}
+
+
+def exported(host):
+    """Values by name with labels; nothing if nobody answers."""
+    try:
+        with urllib.request.urlopen(f"http://{host}:9100/metrics", timeout=10) as page:
+            lines = page.read().decode().splitlines()
+    except OSError:
+        return {}
     pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
     return {name: float(value) for name, value in pairs}
