@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import isolation
+import pictures
 import tools
 from cluster import DEPLOY, Cluster, inspect, kill, metrics, state
 from engine import Engine
@@ -128,6 +129,14 @@ def every_panel_has_data(prometheus):
     say(shown.strip())
 
 
+def pictures_are_taken(cluster, prometheus, folder):
+    """When curves are long enough, and with as many actors as at first."""
+    cluster.up(replay=2, actor=4)
+    prometheus.until_shows("there are 4 actors", members(4))
+    until("curves are long enough", lambda: prometheus.query(f"learner_frames offset {pictures.SPAN_SECONDS}s"), 600)
+    pictures.take(folder, prometheus.base, f"http://127.0.0.1:{PORTS['PAGE_PORT']}/")
+
+
 def it_is_stopped(cluster):
     """Everything at once, as at night. Gives the frames so far."""
     frames = int(metrics(cluster.running("learner")[0])["learner_frames"])
@@ -187,7 +196,7 @@ def all_is_accounted_for(cluster, prometheus, names):
     assert counted <= frames <= counted + FRAMES_ALLOWED_AHEAD
 
 
-def story(cluster, prometheus):
+def story(cluster, prometheus, screenshots):
     names = it_starts_and_trains(cluster, prometheus)
     it_can_be_told(cluster, prometheus)
     it_can_be_scaled(cluster, prometheus)
@@ -196,6 +205,8 @@ def story(cluster, prometheus):
     the_learner_is_killed(cluster, prometheus)
     an_actor_is_cut_off(cluster, prometheus)
     every_panel_has_data(prometheus)
+    if screenshots:
+        pictures_are_taken(cluster, prometheus, screenshots)
     frames = it_is_stopped(cluster)
     cluster.variables.update(settings(frames + LAST_FRAMES))
     it_ends(cluster)
@@ -206,16 +217,19 @@ def story(cluster, prometheus):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--keep", action="store_true", help="leave the volumes for a look")
+    arguments.add_argument("--screenshots", metavar="DIR", type=Path, help="take pictures of all pages, with Chromium")
     given = arguments.parse_args()
     if not isolation.inside():
         isolation.alone()
         tools.prepare()
+        if given.screenshots:
+            tools.install({"chromium": "chromium"})
     isolation.enter()
     with Engine(given.keep):
         all_of(the_files_are_valid())
         cluster = Cluster("quiver-test", settings("40M"))
         try:
-            story(cluster, Prometheus(PORTS["PROMETHEUS_PORT"]))
+            story(cluster, Prometheus(PORTS["PROMETHEUS_PORT"]), given.screenshots)
             say("all of it holds")
         except BaseException:
             for service in ["replay", "learner", "evaluator", "actor", "prometheus"]:
