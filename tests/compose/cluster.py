@@ -31,7 +31,9 @@ class Cluster:
         return self.compose("ps", "--all", "--quiet", service).split()
 
     def running(self, service):
-        return [container for container in self.containers(service) if state(container)["Running"]]
+        """Ids, in the order of their names."""
+        found = sorted((inspect(container) for container in self.containers(service)), key=lambda each: each["Name"])
+        return [each["Id"] for each in found if each["State"]["Running"]]
 
     def shards(self):
         """What each shard says of itself, by name."""
