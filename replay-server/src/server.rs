@@ -135,10 +135,12 @@ fn report(shard: &Shard, metrics: &Metrics, started: Instant) {
 async fn sync_again_and_again(shard: Handle, metrics: Metrics, period: Duration) {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let shard = shard.downgrade();
+    let weak = shard.downgrade();
+    // Arguments live as long as the call: this one would keep the shard from ending.
+    drop(shard);
     loop {
         ticks.tick().await;
-        let Some(handle) = shard.upgrade() else { return };
+        let Some(handle) = weak.upgrade() else { return };
         let Ok(home) = handle.call(|shard| shard.home()).await else { return };
         drop(handle);
         let Some(home) = home else { continue };

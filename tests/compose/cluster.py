@@ -31,7 +31,9 @@ class Cluster:
         return self.compose("ps", "--all", "--quiet", service).split()
 
     def running(self, service):
-        return [container for container in self.containers(service) if state(container)["Running"]]
+        """Ids, in the order of their names."""
+        found = sorted((inspect(container) for container in self.containers(service)), key=lambda each: each["Name"])
+        return [each["Id"] for each in found if each["State"]["Running"]]
 
     def shards(self):
         """What each shard says of itself, by name."""
@@ -84,10 +86,18 @@ def kill(container):
 
 
 def metrics(container):
-    """What a container exports now, by name with labels."""
+    """What a container exports now; nothing if it can't be reached."""
     networks = inspect(container)["NetworkSettings"]["Networks"].values()
-    address = next(network["IPAddress"] for network in networks)
-    with urllib.request.urlopen(f"http://{address}:9100/metrics", timeout=10) as page:
-        lines = page.read().decode().splitlines()
+    addresses = [network["IPAddress"] for network in networks if network["IPAddress"]]
+    return exported(addresses[0]) if addresses else {}
+
+
+def exported(host):
+    """Values by name with labels; nothing if nobody answers."""
+    try:
+        with urllib.request.urlopen(f"http://{host}:9100/metrics", timeout=10) as page:
+            lines = page.read().decode().splitlines()
+    except OSError:
+        return {}
     pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
     return {name: float(value) for name, value in pairs}

@@ -1,6 +1,7 @@
 """A Docker engine of the test's own: its own data, socket and process, ended by its id."""
 
 import os
+import shutil
 import subprocess
 import tempfile
 import time
@@ -11,28 +12,32 @@ from shell import WORK, run, say
 
 
 class Engine:
-    """Lives as long as the `with` block."""
+    """Lives as long as the `with` block, and its data as well unless they are to be kept."""
+
+    def __init__(self, keep=False):
+        self.data, self.keep = WORK / "docker", keep
 
     def __enter__(self):
         self.folder = Path(tempfile.mkdtemp(prefix="quiver-docker-"))
-        config = self.folder / "config"
+        self.log, config = self.folder / "log", self.folder / "config"
         tools.plugins(config)
         host = f"unix://{self.folder}/docker.sock"
         os.environ.update(DOCKER_HOST=host, DOCKER_CONFIG=str(config), DOCKER_BUILDKIT="1")
         os.environ.pop("DOCKER_CONTEXT", None)
-        data = WORK / "docker"
-        data.mkdir(parents=True, exist_ok=True)
-        # No default bridge: compose makes a network of its own, and builds use the machine's.
-        flags = ["--bridge=none", f"--host={host}", f"--data-root={data}", f"--exec-root={self.folder}/exec"]
+        # Of a test that was killed.
+        shutil.rmtree(self.data, ignore_errors=True)
+        self.data.mkdir(parents=True)
+        # No default bridge: compose makes a network of its own, and builds need none.
+        flags = ["--bridge=none", f"--host={host}", f"--data-root={self.data}", f"--exec-root={self.folder}/exec"]
         flags.append(f"--pidfile={self.folder}/pid")
         # On a busy machine the engine loses patience with its own half, containerd, and has to be started again.
         if not any(self.starts(flags) for _ in range(3)):
-            raise SystemExit(f"the engine did not start:\n{(self.folder / 'log').read_text()[-4000:]}")
+            raise SystemExit(f"the engine did not start:\n{self.log.read_text()[-4000:]}")
         say(f"the engine answers (process {self.process.pid})")
         return self
 
     def starts(self, flags):
-        with open(self.folder / "log", "w") as log:
+        with open(self.log, "w") as log:
             self.process = subprocess.Popen(["dockerd", *flags], stdout=log, stderr=log)
         for _ in range(240):
             if self.process.poll() is not None:
@@ -40,14 +45,21 @@ class Engine:
             if run("docker", "info", check=False, quiet=True).returncode == 0:
                 return True
             time.sleep(0.5)
-        self.__exit__()
+        self.stop()
         return False
 
-    def __exit__(self, *_):
+    def stop(self):
         self.process.terminate()
         try:
             self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+    def __exit__(self, *_):
+        self.stop()
         say("the engine has ended")
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if not self.keep:
+            shutil.rmtree(self.data, ignore_errors=True)
+            say("its data are deleted")

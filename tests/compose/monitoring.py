@@ -1,6 +1,7 @@
 """What Prometheus knows of the cluster, by its HTTP interface on the published port."""
 
 import json
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -12,43 +13,62 @@ class Prometheus:
     def __init__(self, port):
         self.base = f"http://127.0.0.1:{port}"
 
-    def query(self, expression):
-        """The values of an expression now, or none if Prometheus does not answer."""
+    def results(self, expression):
+        """The series that an expression gives now, or none if Prometheus does not answer."""
         url = f"{self.base}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
         try:
             with urllib.request.urlopen(url, timeout=10) as answer:
-                result = json.load(answer)["data"]["result"]
+                return json.load(answer)["data"]["result"]
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             return []
-        return [float(sample["value"][1]) for sample in result]
 
-    def value(self, expression):
-        """One value; None if there is none, or several."""
-        values = self.query(expression)
-        return values[0] if len(values) == 1 else None
+    def query(self, expression):
+        return [float(series["value"][1]) for series in self.results(expression)]
 
-    def counts(self, expression, least):
-        return (self.value(expression) or 0) >= least
+    def value(self, selector, since=0.0):
+        """The sum of what was scraped after a moment, by the system's clock; None if nothing was."""
+        values = self.query(f"sum({selector} and timestamp({selector}) > {since})")
+        return values[0] if values else None
 
-    def advances(self, what, expression, by):
-        """Waits until an expression has grown by so much from where it is now. It may start over on the way: then
-        what counts is how far it has come since."""
-        floor = until(f"{what} are known", lambda: [v] if (v := self.value(expression)) is not None else None)[0]
+    def until_shows(self, what, counts):
+        """Waits until each of these has that value, by a scrape that is yet to come."""
+        begun = time.time()
+        until(what, lambda: all(self.value(selector, begun) == count for selector, count in counts.items()))
 
-        def has_grown():
-            nonlocal floor
-            now = self.value(expression)
-            if now is None:
-                return False
-            floor = min(floor, now)
-            return now >= floor + by
+    def advance(self, what, goals, patience=240.0):
+        """Waits until each of these has grown by so much, from what the next scrape finds. One may start over on the way:
+        then what counts is how far it has come since."""
+        begun, floors, left = time.time(), {}, dict(goals)
 
-        until(f"{what} advance", has_grown)
+        def have_grown():
+            for selector, by in list(left.items()):
+                now = self.value(selector, begun)
+                if now is not None:
+                    floors[selector] = min(now, floors.get(selector, now))
+                    if now >= floors[selector] + by:
+                        del left[selector]
+            return not left
+
+        until(f"{what} advance", have_grown, patience)
 
     def training_goes_on(self):
-        for what, expression, by in [
-            ("frames", "learner_frames", 400),
-            ("updates", "learner_updates_total", 20),
-            ("weights", "learner_weights_version", 20),
-        ]:
-            self.advances(what, expression, by)
+        goals = {"learner_frames": 400, "learner_updates_total": 20, "learner_weights_version": 20}
+        self.advance("frames, updates and weights", goals)
+
+    def counted(self, selector, window="1h"):
+        """How far a counter has come in each process that ever was, by the moment when the process began. An address is
+        no name for one: it may change, and lead to another process later. What was counted between the last scrape of a
+        process and its end is not known."""
+        begun = {}
+        for series in self.results(f"process_start_time_seconds[{window}]"):
+            begun.update(((series["metric"]["instance"], at), float(value)) for at, value in series["values"])
+        found = {}
+        for series in self.results(f"{selector}[{window}]"):
+            last = {}
+            for at, value in series["values"]:
+                process = begun[series["metric"]["instance"], at]
+                last[process] = max(last.get(process, 0.0), float(value))
+            labels = tuple(sorted(pair for pair in series["metric"].items() if pair[0] != "instance"))
+            for process, value in last.items():
+                found[process, labels] = max(found.get((process, labels), 0.0), value)
+        return list(found.values())

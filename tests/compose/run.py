@@ -11,12 +11,14 @@ import tempfile
 import time
 from pathlib import Path
 
+import isolation
+import pictures
 import tools
-from cluster import DEPLOY, Cluster, kill, metrics, state
+from cluster import DEPLOY, Cluster, inspect, kill, metrics, state
 from engine import Engine
 from images import all_of
 from monitoring import Prometheus
-from shell import run, say, until
+from shell import TARGET, run, say, until
 
 PORTS = {"PROMETHEUS_PORT": "19090", "GRAFANA_PORT": "13000", "PAGE_PORT": "19180"}
 # A small network and a small replay on real Pong, with evaluations of short games: everything happens often.
@@ -26,8 +28,8 @@ QUICK = (
     "--checkpoint-every-frames 8000 --publish-every-updates 10"
 )
 RUN = "pong-ver-seed0"
-# So many frames are left when the run is resumed for its end, beyond those that Prometheus saw before it was stopped.
-LAST_FRAMES = 40_000
+# So many frames are left when the run is resumed for its end, beyond those that it had just before it was stopped.
+LAST_FRAMES = 30_000
 CUT_SECONDS = 20
 # What shards may still take in when the learner has counted enough: a few chunks of each lane.
 FRAMES_ALLOWED_AHEAD = 4_000
@@ -51,13 +53,15 @@ def the_files_are_valid():
     return sorted({service["image"] for service in shown.values()})
 
 
+def members(actors):
+    return {'learner_members{role="actor"}': actors, 'learner_members{role="evaluator"}': 1, "learner_shards_reachable": 2}
+
+
 def it_starts_and_trains(cluster, prometheus):
     cluster.up(replay=2, actor=4)
-    until("two shards answer", lambda: prometheus.counts("learner_shards_reachable", 2))
-    until("four actors and an evaluator are in the run", lambda: prometheus.value('learner_members{role="actor"}') == 4
-          and prometheus.value('learner_members{role="evaluator"}') == 1)
+    prometheus.until_shows("two shards answer, four actors and an evaluator are in the run", members(4))
     prometheus.training_goes_on()
-    prometheus.advances("evaluations", "sum(actor_evaluations_total)", 1)
+    prometheus.advance("evaluations", {"actor_evaluations_total": 1})
     names = sorted(cluster.shards())
     assert len(names) == 2, names
     return names
@@ -66,20 +70,21 @@ def it_starts_and_trains(cluster, prometheus):
 def it_can_be_told(cluster, prometheus):
     """By the command that is in the image; no port of the learner or of a shard is published."""
     cluster.admin("adjust", "learner:7700", "--samples-per-insert", "4")
+    prometheus.until_shows("the target has changed", {"learner_samples_per_insert_target": 4})
     prometheus.training_goes_on()
 
 
 def it_can_be_scaled(cluster, prometheus):
     for actors in [8, 2]:
         cluster.up(replay=2, actor=actors)
-        until(f"there are {actors} actors", lambda: prometheus.value('learner_members{role="actor"}') == actors)
+        prometheus.until_shows(f"there are {actors} actors", members(actors))
         prometheus.training_goes_on()
 
 
 def a_shard_is_killed(cluster, prometheus, names):
     before = cluster.shards()
     kill(cluster.running("replay")[0])
-    until("both shards answer", lambda: prometheus.counts("learner_shards_reachable", 2))
+    prometheus.until_shows("both shards answer", members(2))
     prometheus.training_goes_on()
     after = cluster.shards()
     assert sorted(after) == names, "the same shards"
@@ -90,35 +95,51 @@ def a_shard_is_killed(cluster, prometheus, names):
 
 def an_actor_is_killed(cluster, prometheus):
     kill(cluster.running("actor")[0])
-    until("both actors are back", lambda: prometheus.value('learner_members{role="actor"}') == 2)
+    prometheus.until_shows("both actors are in the run", members(2))
     prometheus.training_goes_on()
 
 
 def the_learner_is_killed(cluster, prometheus):
-    checkpoints = "learner_checkpoints_total"
-    until("a checkpoint was written", lambda: prometheus.counts(checkpoints, 1))
+    until("a checkpoint was written", lambda: prometheus.value("learner_checkpoints_total"))
     kill(cluster.running("learner")[0])
     until("it goes on from a checkpoint", lambda: "going on from" in cluster.logs("learner"))
-    until("its members are back", lambda: prometheus.value('learner_members{role="actor"}') == 2)
+    prometheus.until_shows("its members are back", members(2))
     prometheus.training_goes_on()
 
 
 def an_actor_is_cut_off(cluster, prometheus):
     actor = cluster.running("actor")[-1]
+    chunks = lambda: metrics(actor).get("actor_chunks_total", 0.0)
+    before, restarts = chunks(), inspect(actor)["RestartCount"]
     say(f"cutting an actor off for {CUT_SECONDS} s")
     cluster.cut_off(actor)
     cut = time.monotonic()
-    prometheus.advances("frames, without it,", "learner_frames", 400)
+    prometheus.advance("frames, without it,", {"learner_frames": 400})
     time.sleep(max(0.0, CUT_SECONDS - (time.monotonic() - cut)))
     cluster.connect(actor, "actor")
-    played = metrics(actor)["actor_chunks_total"]
-    until("what it plays is taken in again", lambda: metrics(actor)["actor_chunks_total"] > played + 4)
-    assert state(actor)["Running"]
+    played = until("it can be reached again", chunks)
+    assert played >= before and inspect(actor)["RestartCount"] == restarts, "it is the same process"
+    until("what it plays is taken in again", lambda: chunks() > played + 4)
+    prometheus.until_shows("both actors are in the run", members(2))
 
 
-def it_is_stopped(cluster, prometheus):
+def every_panel_has_data(prometheus):
+    """Of every dashboard, also those that show what happens now and then."""
+    shown = run(TARGET / "release/quiver-dashboards", "check", prometheus.base, "--patience", "240", "--window", "1m")
+    say(shown.strip())
+
+
+def pictures_are_taken(cluster, prometheus, folder):
+    """When curves are long enough, and with as many actors as at first."""
+    cluster.up(replay=2, actor=4)
+    prometheus.until_shows("there are 4 actors", members(4))
+    until("curves are long enough", lambda: prometheus.query(f"learner_frames offset {pictures.SPAN_SECONDS}s"), 600)
+    pictures.take(folder, prometheus.base, f"http://127.0.0.1:{PORTS['PAGE_PORT']}/")
+
+
+def it_is_stopped(cluster):
     """Everything at once, as at night. Gives the frames so far."""
-    frames = int(prometheus.value("learner_frames"))
+    frames = int(metrics(cluster.running("learner")[0])["learner_frames"])
     cluster.compose("stop", "replay", "learner", "evaluator", "actor")
     assert cluster.has_ended_well(), "stopped in order"
     say(f"stopped at {frames} frames")
@@ -158,23 +179,24 @@ def it_leaves_results(cluster):
 def all_is_accounted_for(cluster, prometheus, names):
     """Shards keep their totals over kills and stops. A chunk that was acknowledged and is not there would leave a gap in
     its lane, which the shard counts as lost."""
-    acknowledged = sum(prometheus.query("sum by (instance) (max_over_time(actor_chunks_total[1h]))"))
-    lost = sum(prometheus.query('max_over_time(replay_chunks_total{result="lost"}[1h])'))
-    damaged = sum(prometheus.query("max_over_time(replay_damaged_total[1h])"))
+    of_actors = prometheus.counted('actor_chunks_total{job="actor"}')
+    acknowledged = sum(of_actors)
+    lost = sum(prometheus.counted('replay_chunks_total{result="lost"}'))
+    damaged = sum(prometheus.counted("replay_damaged_total"))
     counted = frames_in(cluster.logs("learner"), "finished")
     cluster.compose("up", "--wait", "--no-build", "--scale", "replay=2", "replay")
     shards = cluster.shards()
     assert sorted(shards) == names
     chunks = sum(shard["chunks"] for shard in shards.values())
     frames = 4 * sum(shard["agent_steps"] for shard in shards.values())
-    say(f"{chunks} chunks stored, at least {acknowledged:.0f} acknowledged, {lost:.0f} lost")
+    say(f"{chunks} chunks stored, at least {acknowledged:.0f} acknowledged to {len(of_actors)} actors, {lost:.0f} lost")
     say(f"{frames} frames stored, {counted} counted")
-    assert lost == 0 and damaged == 0
-    assert 0 < acknowledged <= chunks
+    assert lost == 0 and damaged == 0, f"lost {lost}, damaged {damaged}"
+    assert 0 < acknowledged <= chunks, f"acknowledged to each actor: {of_actors}"
     assert counted <= frames <= counted + FRAMES_ALLOWED_AHEAD
 
 
-def story(cluster, prometheus):
+def story(cluster, prometheus, screenshots):
     names = it_starts_and_trains(cluster, prometheus)
     it_can_be_told(cluster, prometheus)
     it_can_be_scaled(cluster, prometheus)
@@ -182,7 +204,10 @@ def story(cluster, prometheus):
     an_actor_is_killed(cluster, prometheus)
     the_learner_is_killed(cluster, prometheus)
     an_actor_is_cut_off(cluster, prometheus)
-    frames = it_is_stopped(cluster, prometheus)
+    every_panel_has_data(prometheus)
+    if screenshots:
+        pictures_are_taken(cluster, prometheus, screenshots)
+    frames = it_is_stopped(cluster)
     cluster.variables.update(settings(frames + LAST_FRAMES))
     it_ends(cluster)
     it_leaves_results(cluster)
@@ -192,21 +217,27 @@ def story(cluster, prometheus):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--keep", action="store_true", help="leave the volumes for a look")
-    keep = arguments.parse_args().keep
-    tools.install()
-    with Engine():
+    arguments.add_argument("--screenshots", metavar="DIR", type=Path, help="take pictures of all pages, with Chromium")
+    given = arguments.parse_args()
+    if not isolation.inside():
+        isolation.alone()
+        tools.prepare()
+        if given.screenshots:
+            tools.install({"chromium": "chromium"})
+    isolation.enter()
+    with Engine(given.keep):
         all_of(the_files_are_valid())
         cluster = Cluster("quiver-test", settings("40M"))
-        cluster.compose("down", "--volumes", check=False)
         try:
-            story(cluster, Prometheus(PORTS["PROMETHEUS_PORT"]))
+            story(cluster, Prometheus(PORTS["PROMETHEUS_PORT"]), given.screenshots)
             say("all of it holds")
         except BaseException:
             for service in ["replay", "learner", "evaluator", "actor", "prometheus"]:
                 print(f"--- {service}\n" + "\n".join(cluster.logs(service).splitlines()[-40:]), flush=True)
             raise
         finally:
-            cluster.compose("down", *([] if keep else ["--volumes"]), check=False)
+            cluster.compose("down", *([] if given.keep else ["--volumes"]), check=False)
+            say("the cluster is down")
 
 
 if __name__ == "__main__":

@@ -6,9 +6,10 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# Kept between runs: packages, the base image's files, the engine's layers.
-WORK = ROOT / "target" / "compose"
-STARTED = time.monotonic()
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
+# Kept between runs: what was fetched, and the base image. What the engine has is deleted.
+WORK = TARGET / "compose"
+STARTED = float(os.environ.setdefault("TEST_STARTED", str(time.monotonic())))
 
 
 def say(text):

@@ -1,23 +1,36 @@
-"""What the test needs of others: an engine, compose in both versions, buildx, kustomize. All are Debian packages.
+"""What the test needs of others: an engine, compose in both versions, buildx, kustomize, Prometheus, a minimal Debian to
+put into images. All are Debian packages.
 
 An older Debian has compose v1 only, so v2 and its companions are unpacked from the packages of a later one, beside the
 system and without installing them."""
 
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
-from shell import WORK, run, say
+from shell import ROOT, WORK, run, say
 
-PACKAGES = {"dockerd": "docker.io", "debootstrap": "debootstrap", "iptables": "iptables", "docker-compose": "docker-compose"}
+PACKAGES = {
+    "dockerd": "docker.io", "docker-compose": "docker-compose", "iptables": "iptables", "ip": "iproute2",
+    "mmdebstrap": "mmdebstrap",
+}
 LATER_DEBIAN = "trixie"
 LATER_PACKAGES = ["docker-compose", "docker-buildx", "kustomize"]
 
 
-def install():
-    """Installs what is missing on this machine; needs root, as the engine itself does."""
+def prepare():
+    """Everything that needs the network, or needs no engine, at the same time."""
     if os.geteuid() != 0:
         raise SystemExit("this test starts a Docker engine of its own and needs root: sudo make test-compose")
-    missing = sorted({package for program, package in PACKAGES.items() if not shutil.which(program)})
+    install(PACKAGES)
+    with ThreadPoolExecutor() as pool:
+        for work in [pool.submit(work) for work in (base, unpacked, prometheus, programs)]:
+            work.result()
+
+
+def install(packages):
+    """Installs what is missing on this machine."""
+    missing = sorted({package for program, package in packages.items() if not shutil.which(program)})
     if missing:
         say(f"installing {', '.join(missing)}")
         run("apt-get", "update", "-qq")
@@ -31,6 +44,45 @@ def mirror():
     if not asked.strip():
         raise SystemExit("apt knows no source of bookworm: add one to its sources, then try again")
     return asked.split("\n")[0]
+
+
+def base():
+    """A minimal Debian as a tar file: what the image debian:bookworm-slim has, less its thrift."""
+    made = WORK / "base.tar"
+    if not made.exists():
+        say("making a minimal Debian")
+        part, folder = WORK / "base.part.tar", WORK / "base"
+        folder.mkdir(exist_ok=True)
+        # In memory: dpkg waits for the disk after every file. The mount is gone with the command.
+        script = 'mount -t tmpfs none "$0" && TMPDIR="$0" exec mmdebstrap --quiet --variant=minbase bookworm "$@"'
+        run("unshare", "--mount", "sh", "-c", script, folder, part, mirror())
+        folder.rmdir()
+        part.rename(made)
+        say("made a minimal Debian")
+    return made
+
+
+def prometheus():
+    """The folder with Prometheus, which is a program of one file."""
+    folder = WORK / "prometheus"
+    if not (folder / "done").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        if run("apt-get", "download", "-qq", "prometheus", cwd=folder, check=False, quiet=True).returncode:
+            run("apt-get", "update", "-qq")
+            run("apt-get", "download", "-qq", "prometheus", cwd=folder)
+        package = next(folder.glob("*.deb"))
+        run("dpkg-deb", "-x", package, folder)
+        package.unlink()
+        (folder / "done").touch()
+    return folder
+
+
+def programs():
+    """The folder with ours, from target/release and .deps."""
+    folder = WORK / "context"
+    run(ROOT / "deploy/collect", folder, ROOT / ".deps/libtorch")
+    return folder
 
 
 def unpacked():
@@ -53,13 +105,13 @@ def unpacked():
     run("apt-get", "download", *LATER_PACKAGES, env=later, cwd=folder / "packages")
     for package in sorted((folder / "packages").glob("*.deb")):
         run("dpkg-deb", "-x", package, folder)
+    for part in ["packages", "lists", "cache"]:
+        shutil.rmtree(folder / part)
     (folder / "done").touch()
     return folder
 
 
 def plugins(config):
     """Puts compose v2 and buildx where the Docker command line looks for them."""
-    target = config / "cli-plugins"
-    target.mkdir(parents=True, exist_ok=True)
-    for plugin in (unpacked() / "usr/libexec/docker/cli-plugins").iterdir():
-        shutil.copy2(plugin, target)
+    config.mkdir(parents=True)
+    (config / "cli-plugins").symlink_to(unpacked() / "usr/libexec/docker/cli-plugins")
