@@ -81,6 +81,9 @@ pub struct Args {
     /// Listen where other machines can reach it although everyone there may do everything
     #[arg(long, conflicts_with = "secrets")]
     insecure: bool,
+    /// How long to stay when the run has ended, so that members who were cut off or come late hear of it
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    farewell: u64,
     /// Print what happens as JSON lines on standard output, for a launcher
     #[arg(long)]
     events: bool,
@@ -277,6 +280,7 @@ impl Args {
             events,
             state,
             stop,
+            farewell: Duration::from_secs(self.farewell),
             handle: runtime.handle().clone(),
         })
     }

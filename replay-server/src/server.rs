@@ -17,7 +17,7 @@ use tonic::service::Routes;
 
 use crate::config::{Config, Fsync};
 use crate::metrics::Metrics;
-use crate::owner::{self, Ended, Handle};
+use crate::owner::{self, Ended, Handle, WeakHandle};
 use crate::service::{Context, ReplayService};
 use crate::shard::Shard;
 use crate::waiting::Waiters;
@@ -55,7 +55,7 @@ impl Server {
         let sync_each = durable && config.fsync == Fsync::Always;
         let (shard, ended) = owner::keep(shard, metrics.clone(), sync_each);
         if let (true, Fsync::Every(period)) = (durable, config.fsync) {
-            tokio::spawn(sync_again_and_again(shard.clone(), metrics.clone(), period));
+            tokio::spawn(sync_again_and_again(shard.downgrade(), metrics.clone(), period));
         }
         let (stop, stopping) = watch::channel(false);
         let (run_ends, run_ended) = watch::channel(false);
@@ -132,15 +132,12 @@ fn report(shard: &Shard, metrics: &Metrics, started: Instant) {
 }
 
 /// Brings everything to the disk again and again, beside the shard's work. Ends with the shard.
-async fn sync_again_and_again(shard: Handle, metrics: Metrics, period: Duration) {
+async fn sync_again_and_again(shard: WeakHandle, metrics: Metrics, period: Duration) {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let weak = shard.downgrade();
-    // Arguments live as long as the call: this one would keep the shard from ending.
-    drop(shard);
     loop {
         ticks.tick().await;
-        let Some(handle) = weak.upgrade() else { return };
+        let Some(handle) = shard.upgrade() else { return };
         let Ok(home) = handle.call(|shard| shard.home()).await else { return };
         drop(handle);
         let Some(home) = home else { continue };

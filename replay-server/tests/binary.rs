@@ -82,6 +82,8 @@ async fn one_that_ends_with_its_run_does_so_each_time_that_it_is_told() {
             "{reply:?}: writers hear it before they are cut off"
         );
         assert!(process.ended().success(), "{}", process.log());
+        let log = process.log();
+        assert!(!log.contains("did not end"), "{log}");
     }
 }
 

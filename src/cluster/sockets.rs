@@ -3,7 +3,7 @@
 //! A socket's path has at most 107 bytes and a run's directory may have more, so this is a short name below the
 //! system's directory for temporary files, made from the run's path and the user. It is for one launcher and its
 //! children: shards and players hold its lock and the learner holds the run's, so whoever comes after a launcher that
-//! was killed waits for the last of them.
+//! was killed or is still ending waits for the last of them.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, TryLockError};
@@ -24,8 +24,14 @@ use crate::runs::existing_ground;
 /// Bytes of a socket's path, without the zero that ends it.
 const PATH_BYTES_MAX: usize = 107;
 
-/// How long the children of a launcher that was killed may take to end.
+/// How long a learner whose launcher was killed may take to end. Longer, and somebody is training.
 const FREE_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// How long a launcher whose learner has ended may take to end the others and to go; it gives them 3 s itself.
+const LEAVE_WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// The file whose lock says whose the directory is. It is made first and deleted last.
+const LOCK: &str = "lock";
 
 /// The directory, held by a lock and gone when dropped.
 #[derive(Debug)]
@@ -42,14 +48,15 @@ impl Sockets {
         let path = choose(&socket_folder(run)?, longest, &[env::temp_dir(), PathBuf::from("/tmp")])?;
         let started = Instant::now();
         loop {
-            match Self::take(&path)? {
-                Some(sockets) if check_free(run).is_ok() => {
-                    sockets.clear().with_context(|| cannot(&path))?;
-                    return Ok(sockets);
-                }
-                _ if started.elapsed() < FREE_WAIT_MAX => thread::sleep(Duration::from_millis(20)),
-                _ => return Err(DirectoryError::InUse(run.display().to_string()).into()),
+            let (taken, free) = (Self::take(&path)?, check_free(run).is_ok());
+            if let Some(sockets) = taken.filter(|_| free) {
+                sockets.furnish().with_context(|| cannot(&path))?;
+                return Ok(sockets);
             }
+            if started.elapsed() >= if free { LEAVE_WAIT_MAX } else { FREE_WAIT_MAX } {
+                return Err(DirectoryError::InUse(run.display().to_string()).into());
+            }
+            thread::sleep(Duration::from_millis(20));
         }
     }
 
@@ -62,7 +69,12 @@ impl Sockets {
             _ => {}
         }
         // Anyone can make a directory of that name before us.
-        let found = fs::symlink_metadata(path).with_context(|| cannot(path))?;
+        let found = match fs::symlink_metadata(path) {
+            Ok(found) => found,
+            // Its owner has just deleted it.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).context(cannot(path)),
+        };
         let uid = rustix::process::getuid().as_raw();
         if !found.is_dir() || found.uid() != uid || found.mode() & 0o077 != 0 {
             bail!(
@@ -70,7 +82,7 @@ impl Sockets {
                 path.display()
             );
         }
-        let lock_path = path.join("lock");
+        let lock_path = path.join(LOCK);
         let lock = match File::options().create(true).append(true).open(&lock_path) {
             Ok(lock) => lock,
             // Its owner was just deleting it.
@@ -87,17 +99,31 @@ impl Sockets {
         Ok(is_ours.then(|| Self { path: path.to_owned(), lock }))
     }
 
-    /// Deletes what a launcher that was killed left.
+    /// Deletes what a launcher that was killed left, and makes what this one needs.
+    fn furnish(&self) -> io::Result<()> {
+        self.clear()?;
+        fs::create_dir(self.path.join("processes"))
+    }
+
+    /// Deletes everything but the lock.
     fn clear(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
             match entry.file_type()?.is_dir() {
                 true => fs::remove_dir_all(entry.path())?,
-                false if entry.file_name() == "lock" => {}
+                false if entry.file_name() == LOCK => {}
                 false => fs::remove_file(entry.path())?,
             }
         }
-        fs::create_dir(self.path.join("processes"))
+        Ok(())
+    }
+
+    /// Deletes the directory. From the moment at which the lock is deleted another launcher may have it and put its own
+    /// things there, so nothing is touched after that: a directory that is not empty stays.
+    fn remove(&self) -> io::Result<()> {
+        self.clear()?;
+        fs::remove_file(self.path.join(LOCK))?;
+        fs::remove_dir(&self.path)
     }
 
     /// A share of the lock as a child's standard output, which a child without a word to say there holds for life.
@@ -125,7 +151,7 @@ impl Sockets {
 
 impl Drop for Sockets {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
+        let _ = self.remove();
     }
 }
 
@@ -160,6 +186,8 @@ fn cannot(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     #[test]
@@ -199,6 +227,27 @@ mod tests {
         assert!(!path.exists());
         drop(child);
         assert!(Sockets::take(&path).unwrap().is_some());
+    }
+
+    /// Launchers of one run that come and go: each has the directory to itself while it is there.
+    #[test]
+    fn whoever_leaves_takes_nothing_from_who_comes() {
+        const TURNS: usize = 300;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let left = AtomicUsize::new(TURNS);
+        let come_and_go = || {
+            while left.load(Ordering::Relaxed) > 0 {
+                let Some(sockets) = Sockets::take(&path).unwrap() else { continue };
+                sockets.furnish().unwrap();
+                fs::write(sockets.config(), "settings").unwrap();
+                thread::sleep(Duration::from_micros(100));
+                assert!(sockets.config().is_file() && sockets.status("").parent().unwrap().is_dir());
+                let _ = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+            }
+        };
+        thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(come_and_go))));
+        assert!(!path.exists());
     }
 
     #[test]
