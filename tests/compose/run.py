@@ -67,6 +67,21 @@ def it_starts_and_trains(cluster, prometheus):
     return names
 
 
+def strangers_are_refused(cluster, prometheus):
+    """Someone in the network who has no secrets, and someone with those of another role."""
+    def refused(*words):
+        done = cluster.compose("run", "--rm", "--no-TTY", "--entrypoint", "env", "admin", *words, check=False)
+        assert done.returncode, f"{words} was let in: {done.stdout}"
+        return done.stderr
+
+    inspect = ["quiver", "inspect", "replay:7701"]
+    heard = refused("-u", "QUIVER_SECRETS", *inspect)
+    assert "give --secrets" in heard, heard
+    heard = refused("sh", "-c", "cp /secrets/admin/ca.pem /tmp && quiver inspect replay:7701 --secrets /tmp")
+    assert "show a token" in heard, heard
+    prometheus.until_shows("they are counted", {'rpc_requests_refused_total{job="replay"}': 1})
+
+
 def it_can_be_told(cluster, prometheus):
     """By the command that is in the image; no port of the learner or of a shard is published."""
     cluster.admin("adjust", "learner:7700", "--samples-per-insert", "4")
@@ -198,6 +213,7 @@ def all_is_accounted_for(cluster, prometheus, names):
 
 def story(cluster, prometheus, screenshots):
     names = it_starts_and_trains(cluster, prometheus)
+    strangers_are_refused(cluster, prometheus)
     it_can_be_told(cluster, prometheus)
     it_can_be_scaled(cluster, prometheus)
     a_shard_is_killed(cluster, prometheus, names)

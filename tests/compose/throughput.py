@@ -60,6 +60,7 @@ class Outside:
     def __enter__(self):
         shutil.rmtree(self.folder, ignore_errors=True)
         self.processes = []
+        run("quiver", "certs", "--out", self.folder / "secrets", env=self.environment)
         # In the order in which each finds what it needs.
         for service in TRAINING:
             for address in self.hosts[service]:
@@ -73,7 +74,7 @@ class Outside:
         (here / "tmp").mkdir(parents=True)
         for volume in ["replay", "runs"]:
             (self.folder / "data" / volume).mkdir(parents=True, exist_ok=True)
-        places = {"0.0.0.0": address, "/data/": f"{self.folder}/data/", "/tmp/": f"{here}/tmp/"}
+        places = {"0.0.0.0": address, "/data/": f"{self.folder}/data/", "/tmp/": f"{here}/tmp/", "/secrets/": f"{self.folder}/secrets/"}
         inside = re.compile("|".join(map(re.escape, places)))
         words = [inside.sub(lambda found: places[found[0]], word) for word in self.services[service]["command"]]
         environment = {**self.environment, **self.services[service].get("environment", {})}

@@ -8,6 +8,7 @@
 //! its role: addresses change with every container, and whoever holds a certificate of the cluster's own authority for
 //! that role is the one that is meant.
 
+use std::error::Error;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -46,6 +47,9 @@ const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
 
 /// Bytes that may come in one piece. The default, 16 KiB, would cut a batch into a hundred.
 const FRAME_BYTES_MAX: u32 = 1 << 20;
+
+/// How it begins when there is no connection at all.
+const CANNOT_CONNECT: &str = "cannot connect to";
 
 /// A way to a server, on which every request shows the token, if there is one. Cheap to clone; clones share one
 /// connection.
@@ -104,8 +108,9 @@ impl Credentials {
     /// Why a call failed, in a few words for people, with what they may have forgotten.
     pub fn describe(&self, address: &Address, status: &Status) -> String {
         let mut text = describe(status);
-        // So ends a plain connection to a server that asks for TLS.
-        if self.0.is_none() && address.authority().is_some() && text.contains("broken pipe") {
+        // A plain connection to a server that asks for TLS comes about, and then breaks in one way or another.
+        let broke = status.source().is_some() && !text.starts_with(CANNOT_CONNECT);
+        if broke && self.0.is_none() && address.authority().is_some() {
             text.push_str(" (if it asks for TLS: give --secrets)");
         }
         text
@@ -155,7 +160,7 @@ async fn connect(address: Address, shown: Option<Arc<Shown>>, server: Role) -> i
         (connected, _) => connected,
     };
     let named =
-        |error: io::Error| io::Error::new(error.kind(), format!("cannot connect to {address}: {error}"));
+        |error: io::Error| io::Error::new(error.kind(), format!("{CANNOT_CONNECT} {address}: {error}"));
     Ok(TokioIo::new(connected.map_err(named)?))
 }
 
