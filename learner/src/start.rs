@@ -75,6 +75,9 @@ pub struct Args {
     /// Listen where other machines can reach it although there is no TLS yet
     #[arg(long)]
     insecure: bool,
+    /// How long to stay when the run has ended, so that members who were cut off or come late hear of it
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    farewell: u64,
     /// Print what happens as JSON lines on standard output, for a launcher
     #[arg(long)]
     events: bool,
@@ -264,6 +267,7 @@ impl Args {
             events,
             state,
             stop,
+            farewell: Duration::from_secs(self.farewell),
             handle: runtime.handle().clone(),
         })
     }

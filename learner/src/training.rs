@@ -37,7 +37,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Time between two standings.
 const STANDING_EVERY: Duration = Duration::from_millis(200);
 
-/// How long members get to hear that the run has ended.
+/// How long members that are there get to hear that the run has ended.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// The checkpoint of a run that has ended.
@@ -77,6 +77,8 @@ pub struct Training {
     pub state: State,
     /// Set when the process shall end.
     pub stop: Arc<AtomicBool>,
+    /// How long to stay at the end for whoever is not there.
+    pub farewell: Duration,
     /// The runtime of everything else.
     pub handle: Handle,
     /// What changes from turn to turn.
@@ -428,7 +430,7 @@ impl Training {
         };
         info!(frames = outcome.frames, updates = outcome.updates, "finished");
         self.events.send(&Event::Finished(outcome));
-        self.say_farewell(Duration::ZERO);
+        self.say_farewell(self.farewell);
         Ok(())
     }
 
@@ -445,7 +447,7 @@ impl Training {
         info!(frames = outcome.frames, "the run has ended already: give it more frames to go on");
         self.events.send(&Event::Finished(outcome));
         // Nobody has joined yet: whoever is looking for the learner gets the time to find it.
-        self.say_farewell(FAREWELL);
+        self.say_farewell(self.farewell.max(FAREWELL));
         Ok(())
     }
 
@@ -504,16 +506,18 @@ impl Training {
         }
     }
 
-    /// Members and shards hear that the run has ended, and leave by themselves.
+    /// Members and shards hear that the run has ended, and leave by themselves. Whoever is not there has at least so long
+    /// to come; being asked to stop ends that.
     fn say_farewell(&mut self, least: Duration) {
         self.phase.send_replace(Phase::Finished);
         self.hub.finished.send_replace(true);
-        let (until, at_least_until) = (Instant::now() + FAREWELL, Instant::now() + least);
+        let (at_most, at_least) = (Instant::now() + FAREWELL.max(least), Instant::now() + least);
         if let Some(intake) = self.intake.take() {
             let _ = self.handle.block_on(timeout(FAREWELL, intake));
         }
         let left = |hub: &Hub| hub.present(Role::Actor) + hub.present(Role::Evaluator);
-        while Instant::now() < until && (left(&self.hub) > 0 || Instant::now() < at_least_until) {
+        let waits = |now| now < at_least || (now < at_most && left(&self.hub) > 0);
+        while waits(Instant::now()) && !self.stop.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(20));
         }
     }

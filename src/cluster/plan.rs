@@ -79,7 +79,8 @@ pub fn cluster(
     arguments.extend(["--listen".into(), sockets.address(LEARNER)]);
     arguments
         .extend((0..settings.shards).flat_map(|index| ["--shard".into(), sockets.address(&shard(index))]));
-    arguments.push("--events".into());
+    // This launcher ends everyone itself.
+    arguments.extend(["--events", "--farewell", "0"].map(OsString::from));
     arguments.extend(page.iter().flat_map(|page| ["--metrics-listen".into(), page.to_string().into()]));
     add(LEARNER.into(), Role::Learner, &programs.learner, arguments, settings.torch_threads);
 

@@ -2,6 +2,7 @@
 
 use crate::harness::Cluster;
 use crate::launcher::Launched;
+use rustix::process::Signal;
 
 /// At the frame budget the learner may not have made an update since it last ordered an evaluation: here none at all.
 #[test]
@@ -26,6 +27,28 @@ fn everyone_leaves_a_finished_run_and_with_more_frames_it_goes_on_with_the_same_
         assert_eq!(cluster.actors[0].end().code(), Some(0), "at {frames} frames");
         assert_eq!(evaluator.end().code(), Some(0), "at {frames} frames");
         assert!(cluster.counters(0).actions >= frames.parse().unwrap());
+    }
+}
+
+/// The learner stays for whoever comes late, until it is asked to stop; started again, it says so again.
+#[test]
+fn an_actor_that_starts_when_the_run_has_ended_hears_of_it_and_leaves() {
+    const LONGER_THAN_THE_TEST: u32 = 3600;
+    let flags = ["--min-size", "128", "--evaluate-final-episodes", "2", "--frames", "600"];
+    let mut cluster = Cluster::start_with_farewell(1, 1, &flags, LONGER_THAN_THE_TEST);
+    let mut evaluator = cluster.start_member("evaluator", &["--evaluate"]);
+    for life in ["first", "second"] {
+        assert_eq!(cluster.actors[0].end().code(), Some(0), "of the learner's {life} life");
+        assert_eq!(evaluator.end().code(), Some(0), "of the learner's {life} life");
+        let mut late = cluster.start_member("late", &[]);
+        assert_eq!(late.end().code(), Some(0), "of the learner's {life} life");
+        assert_eq!(cluster.learner.ended(), None);
+        cluster.learner.signal(Signal::TERM);
+        assert_eq!(cluster.learner.end().code(), Some(0));
+        // These find nobody and wait.
+        cluster.start_actor(0);
+        evaluator = cluster.start_member("evaluator", &["--evaluate"]);
+        cluster.start_learner();
     }
 }
 

@@ -30,6 +30,7 @@ pub struct Cluster {
     pub learner: Process,
     pub actors: Vec<Process>,
     pub runtime: Runtime,
+    farewell: u32,
     folder: TempDir,
     _turn: MutexGuard<'static, ()>,
 }
@@ -37,13 +38,19 @@ pub struct Cluster {
 impl Cluster {
     /// Starts everyone. `flags` are settings beside CartPole's own.
     pub fn start(shards: usize, actors: usize, flags: &[&str]) -> Self {
+        Self::start_with_farewell(shards, actors, flags, 0)
+    }
+
+    /// The same, with a learner that stays so many seconds when the run has ended.
+    pub fn start_with_farewell(shards: usize, actors: usize, flags: &[&str], farewell: u32) -> Self {
         let turn = turn();
         let folder = folder();
         configure(folder.path(), shards, actors, flags);
         let path = folder.path();
         Self {
             shards: (0..shards).map(|index| shard(path, index)).collect(),
-            learner: learner(path, shards),
+            learner: learner(path, shards, farewell),
+            farewell,
             actors: (0..actors).map(|index| actor(path, index)).collect(),
             runtime: wire::runtime(),
             folder,
@@ -84,7 +91,7 @@ impl Cluster {
     }
 
     pub fn start_learner(&mut self) {
-        self.learner = learner(self.folder.path(), self.shards.len());
+        self.learner = learner(self.folder.path(), self.shards.len(), self.farewell);
     }
 
     pub fn start_actor(&mut self, index: usize) {
@@ -174,10 +181,11 @@ fn shard_as(folder: &Path, index: usize, flags: &[String]) -> Process {
     Process::start(folder, &format!("shard-{index}"), "quiver-replay-server", &arguments)
 }
 
-fn learner(folder: &Path, shards: usize) -> Process {
+fn learner(folder: &Path, shards: usize, farewell: u32) -> Process {
     let at = |name: &str| folder.join(name).display().to_string();
     let mut arguments = vec!["--config".into(), at("config.toml"), "--run-dir".into(), at("run")];
     arguments.extend(["--listen".into(), format!("unix:{}", at("l"))]);
+    arguments.extend(["--farewell".into(), farewell.to_string()]);
     for index in 0..shards {
         arguments.extend(["--shard".into(), format!("unix:{}", at(&format!("s{index}")))]);
     }
