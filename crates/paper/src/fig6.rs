@@ -27,7 +27,7 @@ use run::order::Sweep;
 use run::units::grouped;
 use value::priority::Strategy;
 
-use crate::figure::{Figure, Verdict};
+use crate::figure::{Extent, Figure, Verdict};
 use crate::options::Options;
 use gains::{Board, Gain, Measure};
 use plan::Run;
@@ -39,6 +39,9 @@ use supervisor::{Outcome, Supervisor};
 
 /// Seeds from which on an interval over seeds is taken as evidence.
 const SEEDS_MIN: u64 = 3;
+
+/// Games that a title names; more are counted.
+const GAMES_NAMED_MAX: usize = 3;
 
 /// Someone asked to stop before all runs were made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +121,10 @@ fn draw(options: &Options, sweep: &Sweep, runs: &[Run], scored: &[Scored]) -> Re
     options.csv("fig6.csv", &Scored::HEADER, scored.iter().flat_map(Scored::rows))?;
     tables::write_gains(options, &board, &gains)?;
 
-    let mut figure = Figure::new("fig6", "Atari: uniform, prioritized and valuable replay", options);
+    let mut figure = Figure::new("fig6", &title(sweep), options);
+    if sweep.changed {
+        figure.effort = Extent::Asked;
+    }
     figure.about = about(sweep, runs, scored, frames);
     for (a, b, text) in PAIRS {
         if let (Some(text), Some(gain)) = (text, gains.iter().find(|gain| is(gain, a, b, Measure::Relative)))
@@ -148,6 +154,31 @@ fn draw(options: &Options, sweep: &Sweep, runs: &[Run], scored: &[Scored]) -> Re
         figure.setting(key, format!("{here} ({there} in {})", plan::compared(&runs[0])));
     }
     Ok(figure)
+}
+
+/// Which games, by which strategies.
+fn title(sweep: &Sweep) -> String {
+    let strategy = |strategy: &Strategy| match strategy {
+        Strategy::Uniform => "uniform".to_owned(),
+        Strategy::Per => "prioritized".to_owned(),
+        Strategy::Ver => "valuable".to_owned(),
+        Strategy::Reaper => "ReaPER".to_owned(),
+    };
+    let all = NINE.iter().all(|known| sweep.games.iter().any(|game| game == known.game));
+    let games = match sweep.games.as_slice() {
+        games if all && games.len() == NINE.len() => "Atari".to_owned(),
+        games if games.len() > GAMES_NAMED_MAX => format!("{} games", games.len()),
+        games => listed(games.iter().map(|game| picture::title(game)).collect()),
+    };
+    format!("{games}: {} replay", listed(sweep.strategies.iter().map(strategy).collect()))
+}
+
+/// `a, b and c`.
+fn listed(mut words: Vec<String>) -> String {
+    match words.pop() {
+        Some(last) if !words.is_empty() => format!("{} and {last}", words.join(", ")),
+        last => last.unwrap_or_default(),
+    }
 }
 
 /// What was done and, at a small budget, what can't be concluded from it.

@@ -183,6 +183,20 @@ fn a_run_that_was_killed_before_its_first_checkpoint_begins_anew() {
 }
 
 #[test]
+fn a_sweep_is_named_after_what_it_trains() {
+    let title = |games: &[&str], strategies: &[Strategy]| {
+        let games = games.iter().map(|&game| game.to_owned()).collect();
+        title(&Sweep { games, strategies: strategies.to_vec(), ..sweep(5_000) })
+    };
+    let nine = NINE.each_ref().map(|known| known.game);
+    assert_eq!(title(&nine, &Strategy::PAPER), "Atari: uniform, prioritized and valuable replay");
+    assert_eq!(title(&nine[..4], &[Strategy::Ver]), "4 games: valuable replay");
+    let two = title(&["ms_pacman", "space_invaders"], &[Strategy::Uniform, Strategy::Reaper]);
+    assert_eq!(two, "Ms Pacman and Space Invaders: uniform and ReaPER replay");
+    assert_eq!(title(&["cartpole"], &[Strategy::Per]), "Cartpole: prioritized replay");
+}
+
+#[test]
 fn only_the_papers_own_experiment_can_decide() {
     let gain = |interval, games| Gain {
         a: Strategy::Ver,
