@@ -131,6 +131,37 @@ fn told(made: Result<Figure>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experience::{Rule, Tally};
+    use crate::maze::{Curve, Way};
+
+    fn options(out: &std::path::Path) -> Options {
+        Options { effort: Effort::Quick, seed: 0, out: out.to_owned() }
+    }
+
+    /// What figure 2 makes of transitions one of which lies beyond its bound.
+    #[test]
+    fn a_violated_bound_is_a_failure_that_names_the_transition_when_all_files_are_there() {
+        let out = tempfile::tempdir().unwrap();
+        let options = options(out.path());
+        let mut tally = Tally::new();
+        let way = Way { rule: Rule::Hard, rate: 1.0, trials: 2, steps_max: 50 };
+        let curve = Curve::learn(way, 1, 0, |mut experience| {
+            if tally.count == 7 {
+                experience.metrics.evb = 3.0 * experience.bounds.upper + 1.0;
+            }
+            tally.add(experience);
+        });
+        let made = told(fig2::conclude(&options, &[tally], &[curve], 1, Instant::now()));
+        let done = conclude(&options, made);
+        let error = done.as_ref().unwrap_err().to_string();
+        assert!(error.contains("1 of ") && error.contains("violate a bound; the worst is trial "), "{error}");
+        assert_eq!(exit_code(done), 1);
+        for file in ["fig2.csv", "fig2.png", "report.html"] {
+            assert!(out.path().join(file).is_file(), "{file}");
+        }
+        let report = std::fs::read_to_string(out.path().join("report.md")).unwrap();
+        assert!(report.contains("1 violations in "), "{report}");
+    }
 
     #[test]
     fn whoever_stops_in_order_has_not_failed() {
