@@ -1,6 +1,7 @@
 //! `quiver inspect`: what is in the replay, who waits for whom, and single transitions as pictures.
 
 mod client;
+mod roll;
 mod strip;
 mod text;
 
@@ -18,6 +19,7 @@ use crate::certs::SecretsArgs;
 use crate::output::say;
 use crate::processes;
 use client::Clients;
+use roll::Roll;
 
 /// Look into a replay: sizes, rates, who waits, how priorities are spread, single transitions
 ///
@@ -71,7 +73,7 @@ impl Inspect {
         loop {
             std::thread::sleep(pause);
             let now = clients.look(&self.table, self.top)?;
-            self.show(&before, &now)?;
+            self.show(&Roll::read(&self.whose)?, &before, &now)?;
             if self.watch.is_none() {
                 return Ok(());
             }
@@ -79,14 +81,21 @@ impl Inspect {
         }
     }
 
-    fn show(&self, before: &[Seen], now: &[Seen]) -> anyhow::Result<()> {
+    fn show(&self, roll: &Roll, before: &[Option<Seen>], now: &[Option<Seen>]) -> anyhow::Result<()> {
+        // One that has just come has no rates yet.
+        let both = before.iter().zip(now).filter_map(|(before, now)| {
+            let now = now.as_ref()?;
+            Some((before.as_ref().unwrap_or(now), now))
+        });
+        let names: Vec<String> = now.iter().flatten().map(|seen| seen.standing().id).collect();
+        let missing = roll.missing(&names.iter().map(String::as_str).collect::<Vec<_>>());
         if self.json {
-            let shards: Vec<Value> =
-                before.iter().zip(now).map(|(before, now)| now.json(Some(before))).collect();
+            let shards = both.map(|(before, now)| text::shard_json(roll, before, now));
+            let shards: Vec<Value> = shards.chain(missing.iter().map(text::missing_json)).collect();
             return say(&Value::from(shards).to_string());
         }
-        let pages: Vec<String> =
-            before.iter().zip(now).map(|(before, now)| text::page(before, now)).collect();
+        let pages = both.map(|(before, now)| text::page(roll, before, now));
+        let pages: Vec<String> = pages.chain(missing.iter().map(text::missing)).collect();
         let page = pages.join("\n");
         if self.watch.is_some() && std::io::stdout().is_terminal() {
             // From the upper left corner over what was there, then clear the rest.

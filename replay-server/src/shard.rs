@@ -14,7 +14,7 @@ use replay::codec::Codec;
 use replay::store::directory::{Holds, random_incarnation};
 use replay::store::look::Look;
 use replay::store::{Home, Recovered};
-use replay::{Chunk, Draw, Episode, Inserted, ItemKey, SampleError, Saving, Store, StoreOptions, Updated};
+use replay::{Chunk, Draw, Episode, Inserted, ItemKey, Saving, Store, StoreOptions, Updated};
 
 use crate::home::Place;
 use crate::refusal::Refusal;
@@ -161,7 +161,8 @@ impl Shard {
         Ok(Fate::Stored(told.store.insert(&chunk)?))
     }
 
-    /// Draws the items at these points of a table's mass. Without mass, there are none.
+    /// Draws the items at these points of a table's mass. Without mass, there are none. If they are more than fit into a
+    /// reply, none is drawn; of a table whose items are used up by it, as many as fit.
     pub fn sample(
         &mut self,
         learner: &Learner,
@@ -176,17 +177,19 @@ impl Shard {
         told.allow(allowance);
         let (updated, _) = updates.map(|updates| told.update(updates)).transpose()?.unwrap_or_default();
         let mut batch = BatchBuilder::new(points.len());
-        let mut large = false;
-        let drawn = told.store.sample_at(table, points, |draw, item| {
-            large |= batch.is_full();
-            if !large {
+        let drawn = told.store.sample_while(table, points, |draw, item| {
+            let fits = !batch.is_full();
+            if fits {
                 batch.push(&draw, &item, true);
             }
+            fits
         });
-        match drawn {
-            Ok(()) if large => Err(Refusal::LargeReply { most: SAMPLE_BYTES_MAX }),
-            Ok(()) | Err(SampleError::Empty | SampleError::NoMass) => Ok((batch, updated)),
+        let uses_up = told.store.options().tables[table].max_times_sampled > 0;
+        if drawn == Ok(false) && !uses_up {
+            told.store.take_back(table, batch.items().map(|(key, ..)| key));
+            return Err(Refusal::LargeReply { most: SAMPLE_BYTES_MAX });
         }
+        Ok((batch, updated))
     }
 
     /// The episode of an item of a table, if it is still there.

@@ -31,13 +31,17 @@ impl Clients {
         Ok(Self { runtime, credentials: credentials.clone(), shards })
     }
 
-    /// Where all shards stand now.
-    pub fn look(&self, table: &str, top: u32) -> anyhow::Result<Vec<Seen>> {
+    /// Where all shards stand now; none for one that does not answer, unless none does.
+    pub fn look(&self, table: &str, top: u32) -> anyhow::Result<Vec<Option<Seen>>> {
         let look = |(address, client): &(Address, ReplayClient<Channel>)| {
             let seen = self.runtime.block_on(inspect::look(address, client.clone(), table, top));
             seen.map_err(|status| self.failed(address, &status))
         };
-        self.shards.iter().map(look).collect()
+        let seen: Vec<anyhow::Result<Seen>> = self.shards.iter().map(look).collect();
+        if seen.iter().all(Result::is_err) {
+            return seen.into_iter().map(|seen| seen.map(Some)).collect();
+        }
+        Ok(seen.into_iter().map(Result::ok).collect())
     }
 
     /// One item, from whichever shard has it.

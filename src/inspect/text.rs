@@ -7,22 +7,50 @@ use proto::{BatchItem, v1};
 use rpc::inspect::{Seen, key};
 use serde_json::{Value, json};
 
+use super::roll::{Missing, Roll};
+
 /// Widest bar of a histogram.
 const BAR: usize = 30;
 
 /// A shard on a page.
-pub fn page(before: &Seen, now: &Seen) -> String {
+pub fn page(roll: &Roll, before: &Seen, now: &Seen) -> String {
     let mut page = String::new();
     // Writing to a string does not fail.
-    let _ = write_page(&mut page, before, now);
+    let _ = write_page(&mut page, roll, before, now);
     page
 }
 
-fn write_page(page: &mut String, before: &Seen, now: &Seen) -> std::fmt::Result {
+/// The same for programs.
+pub fn shard_json(roll: &Roll, before: &Seen, now: &Seen) -> Value {
+    let number = roll.number(&now.standing().id);
+    let mut value = now.json(Some(before));
+    value["number"] = number.into();
+    value["standing"] = number.and_then(|number| roll.standing(number)).into();
+    value
+}
+
+/// One that is not there, and why.
+pub fn missing(missing: &Missing) -> String {
+    let Missing { number, id, why } = missing;
+    let name = if id.is_empty() { String::new() } else { format!(" ({id})") };
+    format!("shard {number}{name} is missing; {why}\n")
+}
+
+/// The same for programs.
+pub fn missing_json(missing: &Missing) -> Value {
+    json!({ "number": missing.number, "id": missing.id, "missing": missing.why })
+}
+
+fn write_page(page: &mut String, roll: &Roll, before: &Seen, now: &Seen) -> std::fmt::Result {
     let (shard, counts) = (now.standing(), now.counts());
     let kept = if now.info.durable { "on disk" } else { "in memory" };
     let up = now.info.uptime_seconds;
-    writeln!(page, "shard {} at {}, {kept}, up {}", shard.id, now.address, duration(up))?;
+    let place = roll.number(&shard.id);
+    let name = place.map_or_else(|| shard.id.clone(), |place| format!("{place} ({})", shard.id));
+    writeln!(page, "shard {name} at {}, {kept}, up {}", now.address, duration(up))?;
+    if let Some(standing) = place.and_then(|place| roll.standing(place)) {
+        writeln!(page, "  {standing}")?;
+    }
     let Some(store) = &now.info.store else {
         return writeln!(page, "  no learner has said yet what it holds");
     };

@@ -86,10 +86,17 @@ impl SweepArgs {
             parallel: self.parallel.into(),
             preset: self.preset.clone().unwrap_or(if full { "paper-atari" } else { "quick" }.to_owned()),
             flags: self.flags(full)?,
+            changed: self.is_changed(),
             environment: sources::variables()?,
         };
         check(&sweep)?;
         Ok(sweep)
+    }
+
+    /// Whether each run is another than the paper's, or than the quick one's.
+    fn is_changed(&self) -> bool {
+        let Self { games, frames, preset, settings, .. } = self;
+        !games.is_empty() || frames.is_some() || preset.is_some() || !settings.is_empty()
     }
 
     /// Settings over the preset; later ones win.
@@ -180,6 +187,9 @@ mod tests {
         let quick = sweep(false, &[]).unwrap();
         assert_eq!((quick.games.len(), quick.strategies.len(), quick.seeds), (2, 3, 2));
         assert_eq!((quick.preset.as_str(), flag(&quick, "frames")), ("quick", Some("150000")));
+        assert!(!full.changed && !quick.changed);
+        assert!(!sweep(false, &["--seeds", "5", "--parallel", "2"]).unwrap().changed);
+        assert!(sweep(true, &["--frames", "10M"]).unwrap().changed);
     }
 
     #[test]

@@ -34,7 +34,7 @@ fn everyone_is_started_with_what_they_need() {
     let expected = format!("--evaluate --learner {learner} {}", common("evaluator"));
     assert_eq!(started_with(&place, "evaluator"), [expected]);
     let expected = format!(
-        "--config {} --run-dir mine --listen {learner} --shard {} --shard {} --events {}",
+        "--config {} --run-dir mine --listen {learner} --shard {} --shard {} --events --farewell 0 {}",
         config.display(),
         address("shard-0"),
         address("shard-1"),

@@ -47,9 +47,10 @@ impl Cluster {
         let folder = folder();
         configure(folder.path(), shards, actors, flags);
         let path = folder.path();
+        let addresses: Vec<Address> = (0..shards).map(|index| shard_address(path, index)).collect();
         Self {
             shards: (0..shards).map(|index| shard(path, index)).collect(),
-            learner: learner(path, shards, farewell),
+            learner: learner(path, &addresses, farewell),
             farewell,
             actors: (0..actors).map(|index| actor(path, index)).collect(),
             runtime: wire::runtime(),
@@ -72,7 +73,7 @@ impl Cluster {
     }
 
     pub fn shard_address(&self, index: usize) -> Address {
-        Address::Unix(self.path().join(format!("s{index}")))
+        shard_address(self.path(), index)
     }
 
     pub fn learner_address(&self) -> Address {
@@ -91,7 +92,16 @@ impl Cluster {
     }
 
     pub fn start_learner(&mut self) {
-        self.learner = learner(self.folder.path(), self.shards.len(), self.farewell);
+        self.start_learner_with_shards(&self.shard_addresses());
+    }
+
+    /// A learner that looks for its shards there.
+    pub fn start_learner_with_shards(&mut self, shards: &[Address]) {
+        self.learner = learner(self.folder.path(), shards, self.farewell);
+    }
+
+    fn shard_addresses(&self) -> Vec<Address> {
+        (0..self.shards.len()).map(|index| shard_address(self.path(), index)).collect()
     }
 
     pub fn start_actor(&mut self, index: usize) {
@@ -176,19 +186,21 @@ fn shard(folder: &Path, index: usize) -> Process {
 }
 
 fn shard_as(folder: &Path, index: usize, flags: &[String]) -> Process {
-    let listen = format!("unix:{}", folder.join(format!("s{index}")).display());
+    let listen = shard_address(folder, index).to_string();
     let arguments = [&["--listen".into(), listen], flags].concat();
     Process::start(folder, &format!("shard-{index}"), "quiver-replay-server", &arguments)
 }
 
-fn learner(folder: &Path, shards: usize, farewell: u32) -> Process {
+fn shard_address(folder: &Path, index: usize) -> Address {
+    Address::Unix(folder.join(format!("s{index}")))
+}
+
+fn learner(folder: &Path, shards: &[Address], farewell: u32) -> Process {
     let at = |name: &str| folder.join(name).display().to_string();
     let mut arguments = vec!["--config".into(), at("config.toml"), "--run-dir".into(), at("run")];
     arguments.extend(["--listen".into(), format!("unix:{}", at("l"))]);
     arguments.extend(["--farewell".into(), farewell.to_string()]);
-    for index in 0..shards {
-        arguments.extend(["--shard".into(), format!("unix:{}", at(&format!("s{index}")))]);
-    }
+    arguments.extend(shards.iter().flat_map(|shard| ["--shard".into(), shard.to_string()]));
     Process::start(folder, "learner", "quiver-learner", &arguments)
 }
 

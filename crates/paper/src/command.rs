@@ -11,37 +11,58 @@ use run::output::{note, say};
 use run::units::duration;
 
 use crate::experience::Experience;
+use crate::fig6::Stopped;
 use crate::figure::{Figure, Verdict};
 use crate::options::{Effort, Options};
 use crate::{fig1, fig2, fig3, fig4, fig5, fig6, report};
+
+/// What a shell reports of a program ended by Ctrl-C.
+const INTERRUPTED: u8 = 130;
 
 /// Does what `quiver` asks for.
 pub fn obey(order: &PaperOrder) -> Result<()> {
     let effort = if order.full { Effort::Full } else { Effort::Quick };
     let options = Options { effort, seed: order.seed, out: order.out.clone() };
-    let made = make(&options, order);
-    // The report is of whatever there is, whether all went well or not.
-    let reported = report::write(&options);
+    // A sweep that is refused is so before anything is made, and there is nothing to report.
+    let claim = order.sweep.as_ref().map(|sweep| fig6::Claim::new(&options, sweep)).transpose()?;
+    conclude(&options, make(&options, order.figure, claim.as_ref()))
+}
+
+/// Says what went wrong, if anything did, and gives the exit code. A sweep that stopped in order, on request, is no
+/// failure, as with `quiver train`.
+pub fn exit_code(done: Result<()>) -> u8 {
+    let Err(error) = done else { return 0 };
+    if let Some(stopped) = error.downcast_ref::<Stopped>() {
+        note(&stopped.to_string());
+        return if stopped.at_once { INTERRUPTED } else { 0 };
+    }
+    note(&format!("error: {error:#}"));
+    1
+}
+
+/// Writes the report, of whatever there is, whether all went well or not.
+fn conclude(options: &Options, made: Result<()>) -> Result<()> {
+    let reported = report::write(options);
     if reported.is_ok() {
         say(&format!("report  {}", options.out().join("report.html").display()));
     }
     made.and(reported)
 }
 
-fn make(options: &Options, order: &PaperOrder) -> Result<()> {
-    match order.figure {
+fn make(options: &Options, figure: PaperFigure, claim: Option<&fig6::Claim<'_>>) -> Result<()> {
+    match figure {
         PaperFigure::Fig1 => told(fig1::run(options, &note)),
         PaperFigure::Fig2 => told(fig2::run(options, &note)),
         PaperFigure::Fig3 => told(fig3::run(options, &note).map(|(figure, _)| figure)),
         PaperFigure::Fig4 => told(fig4::run(options, &note).map(|(figure, _)| figure)),
         PaperFigure::Fig5 => told(fig5(options, None, None)),
-        PaperFigure::Fig6 => told(fig6(options, order)),
-        PaperFigure::All => all(options, order),
+        PaperFigure::Fig6 => told(fig6(options, claim)),
+        PaperFigure::All => all(options, claim),
     }
 }
 
 /// All figures; the first error is the command's, once all have been tried.
-fn all(options: &Options, order: &PaperOrder) -> Result<()> {
+fn all(options: &Options, claim: Option<&fig6::Claim<'_>>) -> Result<()> {
     let mut first: Option<Error> = None;
     let mut keep = |made: Result<()>| {
         if let Err(error) = made {
@@ -58,7 +79,7 @@ fn all(options: &Options, order: &PaperOrder) -> Result<()> {
     keep(told(made).context("fig4"));
     keep(told(fig5(options, maze, cartpole)).context("fig5"));
     keep(report::write(options));
-    keep(told(fig6(options, order)).context("fig6"));
+    keep(told(fig6(options, claim)).context("fig6"));
     first.map_or(Ok(()), Err)
 }
 
@@ -87,10 +108,9 @@ fn fig5(
     fig5::run(options, &maze, &cartpole, started, &note)
 }
 
-fn fig6(options: &Options, order: &PaperOrder) -> Result<Figure> {
-    let sweep =
-        order.sweep.as_ref().context("figure 6 was not told what to train: type 'quiver paper fig6'")?;
-    fig6::run(options, sweep, &note)
+fn fig6(options: &Options, claim: Option<&fig6::Claim<'_>>) -> Result<Figure> {
+    let claim = claim.context("figure 6 was not told what to train: type 'quiver paper fig6'")?;
+    fig6::run(options, claim, &note)
 }
 
 /// Says what became of a figure.
@@ -106,4 +126,47 @@ fn told(made: Result<Figure>) -> Result<()> {
         say(&format!("  {mark} {}\n      {}", claim.claim, claim.measured));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experience::{Rule, Tally};
+    use crate::maze::{Curve, Way};
+
+    fn options(out: &std::path::Path) -> Options {
+        Options { effort: Effort::Quick, seed: 0, out: out.to_owned() }
+    }
+
+    /// What figure 2 makes of transitions one of which lies beyond its bound.
+    #[test]
+    fn a_violated_bound_is_a_failure_that_names_the_transition_when_all_files_are_there() {
+        let out = tempfile::tempdir().unwrap();
+        let options = options(out.path());
+        let mut tally = Tally::new();
+        let way = Way { rule: Rule::Hard, rate: 1.0, trials: 2, steps_max: 50 };
+        let curve = Curve::learn(way, 1, 0, |mut experience| {
+            if tally.count == 7 {
+                experience.metrics.evb = 3.0 * experience.bounds.upper + 1.0;
+            }
+            tally.add(experience);
+        });
+        let made = told(fig2::conclude(&options, &[tally], &[curve], 1, Instant::now()));
+        let done = conclude(&options, made);
+        let error = done.as_ref().unwrap_err().to_string();
+        assert!(error.contains("1 of ") && error.contains("violate a bound; the worst is trial "), "{error}");
+        assert_eq!(exit_code(done), 1);
+        for file in ["fig2.csv", "fig2.png", "report.html"] {
+            assert!(out.path().join(file).is_file(), "{file}");
+        }
+        let report = std::fs::read_to_string(out.path().join("report.md")).unwrap();
+        assert!(report.contains("1 violations in "), "{report}");
+    }
+
+    #[test]
+    fn whoever_stops_in_order_has_not_failed() {
+        let stopped = |at_once| Err(Stopped { text: "stopped".to_owned(), at_once }.into());
+        assert_eq!([Ok(()), stopped(false), stopped(true)].map(exit_code), [0, 0, INTERRUPTED]);
+        assert_eq!(exit_code(stopped(false).context("fig6")), 0, "as one of all figures too");
+    }
 }

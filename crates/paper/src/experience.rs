@@ -175,7 +175,7 @@ pub struct Tally {
     pub violations: u64,
     /// The largest excess of those that are telling, as a share of the bound; negative if none was reached.
     pub largest_excess: f64,
-    /// How many had |EVB| on the upper bound.
+    /// How many of those that are telling had |EVB| on the upper bound.
     pub on_bound: u64,
     /// How many had |PIV| below the lower bound.
     pub policy_improves_less: u64,
@@ -202,11 +202,11 @@ impl Tally {
         let on = |metric: f64| (metric.abs() - upper).abs() <= ON_BOUND * upper;
         self.count += 1;
         self.violations += u64::from(violation > 0.0);
-        self.on_bound += u64::from(upper > 0.0 && on(experience.metrics.evb));
         self.policy_improves_less += u64::from(experience.policy_improves_less());
         self.in_between += u64::from(experience.metrics.eiv != 0.0 && !on(experience.metrics.eiv));
         if experience.is_telling() {
             self.telling += 1;
+            self.on_bound += u64::from(on(experience.metrics.evb));
             self.largest_excess = self.largest_excess.max(experience.relative_excess());
         }
         if violation > self.worst.as_ref().map_or(0.0, |(worst, _)| *worst) {
@@ -300,6 +300,15 @@ mod tests {
         let steps: Vec<u64> = tally.kept().iter().map(|kept| kept.step).collect();
         assert!(steps.windows(2).all(|pair| pair[1] - pair[0] == steps[1] - steps[0]));
         tally.check().unwrap();
+    }
+
+    #[test]
+    fn what_is_below_rounding_is_not_said_to_lie_on_its_bound() {
+        let hard = |target: f64| Experience::new(Rule::Hard, (0, 0), &[1.0, 2.0], (1, 0.0), target, 1.0);
+        let mut tally = Tally::new();
+        tally.add(hard(3.0));
+        tally.add(hard(2.0 + f64::EPSILON * 2.0));
+        assert_eq!((tally.count, tally.telling, tally.on_bound), (2, 1, 1));
     }
 
     #[test]

@@ -20,7 +20,7 @@ const RATES: [f64; 2] = [1.0, 0.5];
 /// Runs for each of them.
 const SEEDS: (u64, u64) = (5, 100);
 
-/// Runs the experiment, draws it, and writes `fig2.csv` and `fig2_curves.csv`.
+/// Runs the experiment and concludes from it.
 pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<Figure> {
     let started = Instant::now();
     let seeds = options.effort.pick(SEEDS.0, SEEDS.1);
@@ -32,22 +32,32 @@ pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<Figure> {
         curves.push(Curve::learn(way, seeds, options.seed, |experience| tally.add(experience)));
         tallies.push(tally);
     }
-    write(options, "fig2", &tallies, &curves)?;
+    conclude(options, &tallies, &curves, seeds, started)
+}
 
+/// Draws what was seen, and writes `fig2.csv` and `fig2_curves.csv`. An error, once all is written, if a bound was violated.
+pub(crate) fn conclude(
+    options: &Options,
+    tallies: &[Tally],
+    curves: &[Curve],
+    seeds: u64,
+    started: Instant,
+) -> Result<Figure> {
+    write(options, "fig2", tallies, curves)?;
     let mut figure = Figure::new("fig2", "Maze, Q-learning: |TD| bounds EVB, PIV and EIV", options);
     figure.about = format!(
         "Tabular Q-learning in a 5×5 maze, {TRIALS} trials, ε from 1 to 0.001 by the same factor from trial to trial, \
          γ 0.99, α 1 and 0.5, {seeds} seeds each. Every update is one experience."
     );
     let count: u64 = tallies.iter().map(|tally| tally.count).sum();
-    claim_bounds(&mut figure, "|EVB|, |PIV| and |EIV| are at most α·|TD| on every transition", &tallies);
+    claim_bounds(&mut figure, "|EVB|, |PIV| and |EIV| are at most α·|TD| on every transition", tallies);
     let between: u64 = tallies.iter().map(|tally| tally.in_between).sum();
     let measured = format!("{} of {} lie elsewhere", grouped(between), grouped(count));
     figure.claim("|EIV| is α·|TD| or 0", measured, Verdict::of(between == 0));
     figure.table(
         "Transitions",
         TALLY_COLUMNS,
-        tallies.iter().zip(&curves).map(|(tally, curve)| tally_row(tally, curve)).collect(),
+        tallies.iter().zip(curves).map(|(tally, curve)| tally_row(tally, curve)).collect(),
     );
 
     let mut page =
@@ -69,7 +79,7 @@ pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<Figure> {
         "|EVB|, |PIV| and |EIV| against α·|TD|; no point lies above the line.",
         &page,
     )?;
-    let page = learning("Q-learning finds the short way", &curves, &|way| format!("α = {}", way.rate));
+    let page = learning("Q-learning finds the short way", curves, &|way| format!("α = {}", way.rate));
     figure.picture(
         options,
         "fig2_curves",

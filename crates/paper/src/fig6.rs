@@ -18,7 +18,7 @@ mod supervisor;
 mod tables;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -27,7 +27,7 @@ use run::order::Sweep;
 use run::units::grouped;
 use value::priority::Strategy;
 
-use crate::figure::{Figure, Verdict};
+use crate::figure::{Extent, Figure, Verdict};
 use crate::options::Options;
 use gains::{Board, Gain, Measure};
 use plan::Run;
@@ -40,26 +40,56 @@ use supervisor::{Outcome, Supervisor};
 /// Seeds from which on an interval over seeds is taken as evidence.
 const SEEDS_MIN: u64 = 3;
 
+/// Games that a title names; more are counted.
+const GAMES_NAMED_MAX: usize = 3;
+
 /// Someone asked to stop before all runs were made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stopped(String);
+pub struct Stopped {
+    /// How far it came, and how to go on.
+    pub text: String,
+    /// Whether runs were ended by force, so that they go on from an older checkpoint.
+    pub at_once: bool,
+}
 
 impl fmt::Display for Stopped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
 impl std::error::Error for Stopped {}
 
-/// Makes what is left of the sweep with the `quiver` beside this program, then draws what all runs recorded and writes
-/// `fig6.csv` and `fig6_gains.csv`.
-pub fn run(options: &Options, sweep: &Sweep, say: &dyn Fn(&str)) -> Result<Figure> {
+/// A sweep that may begin: nothing speaks against it, and the results' folder is its own.
+#[derive(Debug)]
+pub struct Claim<'a> {
+    sweep: &'a Sweep,
+    runs: Vec<Run>,
+    quiver: PathBuf,
+    _folder: plan::Claimed,
+}
+
+impl<'a> Claim<'a> {
+    /// A sweep whose runs are made with the `quiver` beside this program.
+    pub fn new(options: &Options, sweep: &'a Sweep) -> Result<Self> {
+        Self::with(options, sweep, quiver()?)
+    }
+
+    /// The same with any program in the place of `quiver`.
+    fn with(options: &Options, sweep: &'a Sweep, quiver: PathBuf) -> Result<Self> {
+        let runs = plan::runs(options, sweep)?;
+        let folder = plan::claim(options, &runs)?;
+        Ok(Self { sweep, runs, quiver, _folder: folder })
+    }
+}
+
+/// Makes what is left of the sweep, then draws what all runs recorded and writes `fig6.csv` and `fig6_gains.csv`.
+pub fn run(options: &Options, claim: &Claim<'_>, say: &dyn Fn(&str)) -> Result<Figure> {
     let asked = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, asked.clone()).context("can't catch Ctrl-C")?;
     }
-    make(options, sweep, &quiver()?, &asked, &mut Progress::new(say))
+    make(options, claim, &asked, &mut Progress::new(say))
 }
 
 fn quiver() -> Result<PathBuf> {
@@ -70,24 +100,22 @@ fn quiver() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The same with any program in the place of `quiver`.
+/// The same, until someone asks to stop.
 fn make(
     options: &Options,
-    sweep: &Sweep,
-    quiver: &Path,
+    claim: &Claim<'_>,
     asked: &AtomicBool,
     progress: &mut Progress<'_>,
 ) -> Result<Figure> {
-    let runs = plan::runs(options, sweep)?;
-    let _claimed = plan::claim(options, &runs)?;
+    let Claim { sweep, runs, quiver, .. } = claim;
     let mut time = Stopwatch::start(options)?;
-    let outcome = Supervisor::new(quiver, sweep, &runs).run(asked, progress, &mut time);
+    let outcome = Supervisor::new(quiver, sweep, runs).run(asked, progress, &mut time);
     time.keep();
     let scored = runs.iter().map(Scored::read).collect::<Result<Vec<_>>>()?;
-    let mut figure = draw(options, sweep, &runs, &scored)?;
+    let mut figure = draw(options, sweep, runs, &scored)?;
     figure.seconds = time.seconds();
     figure.save(options)?;
-    judge(options, &runs, &outcome)?;
+    judge(options, runs, &outcome)?;
     Ok(figure)
 }
 
@@ -98,7 +126,7 @@ fn judge(options: &Options, runs: &[Run], outcome: &Outcome) -> Result<()> {
     if outcome.stopped && done < all {
         let text =
             format!("stopped with {done} of {all} runs done; the same command with --out {out} goes on");
-        return Err(Stopped(text).into());
+        return Err(Stopped { text, at_once: outcome.at_once }.into());
     }
     if !outcome.failures.is_empty() {
         bail!(
@@ -118,7 +146,10 @@ fn draw(options: &Options, sweep: &Sweep, runs: &[Run], scored: &[Scored]) -> Re
     options.csv("fig6.csv", &Scored::HEADER, scored.iter().flat_map(Scored::rows))?;
     tables::write_gains(options, &board, &gains)?;
 
-    let mut figure = Figure::new("fig6", "Atari: uniform, prioritized and valuable replay", options);
+    let mut figure = Figure::new("fig6", &title(sweep), options);
+    if sweep.changed {
+        figure.effort = Extent::Asked;
+    }
     figure.about = about(sweep, runs, scored, frames);
     for (a, b, text) in PAIRS {
         if let (Some(text), Some(gain)) = (text, gains.iter().find(|gain| is(gain, a, b, Measure::Relative)))
@@ -148,6 +179,31 @@ fn draw(options: &Options, sweep: &Sweep, runs: &[Run], scored: &[Scored]) -> Re
         figure.setting(key, format!("{here} ({there} in {})", plan::compared(&runs[0])));
     }
     Ok(figure)
+}
+
+/// Which games, by which strategies.
+fn title(sweep: &Sweep) -> String {
+    let strategy = |strategy: &Strategy| match strategy {
+        Strategy::Uniform => "uniform".to_owned(),
+        Strategy::Per => "prioritized".to_owned(),
+        Strategy::Ver => "valuable".to_owned(),
+        Strategy::Reaper => "ReaPER".to_owned(),
+    };
+    let all = NINE.iter().all(|known| sweep.games.iter().any(|game| game == known.game));
+    let games = match sweep.games.as_slice() {
+        games if all && games.len() == NINE.len() => "Atari".to_owned(),
+        games if games.len() > GAMES_NAMED_MAX => format!("{} games", games.len()),
+        games => listed(games.iter().map(|game| picture::title(game)).collect()),
+    };
+    format!("{games}: {} replay", listed(sweep.strategies.iter().map(strategy).collect()))
+}
+
+/// `a, b and c`.
+fn listed(mut words: Vec<String>) -> String {
+    match words.pop() {
+        Some(last) if !words.is_empty() => format!("{} and {last}", words.join(", ")),
+        last => last.unwrap_or_default(),
+    }
 }
 
 /// What was done and, at a small budget, what can't be concluded from it.

@@ -24,8 +24,8 @@ pub struct Figure {
     pub pictures: Vec<Picture>,
     /// Settings that matter, as (name, value).
     pub settings: Vec<(String, String)>,
-    /// Quick or full.
-    pub effort: Effort,
+    /// How much was done.
+    pub effort: Extent,
     /// Of everything random.
     pub seed: u64,
     /// How long it took.
@@ -44,6 +44,35 @@ pub struct Claim {
     pub measured: String,
     /// Whether the one agrees with the other.
     pub verdict: Verdict,
+}
+
+/// How much of an experiment was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Extent {
+    /// Minutes on two cores.
+    Quick,
+    /// What the paper did.
+    Full,
+    /// Neither: what someone asked for.
+    Asked,
+}
+
+impl Extent {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Extent::Quick => "quick",
+            Extent::Full => "full",
+            Extent::Asked => "as asked for",
+        }
+    }
+}
+
+impl From<Effort> for Extent {
+    fn from(effort: Effort) -> Self {
+        effort.pick(Extent::Quick, Extent::Full)
+    }
 }
 
 /// Who makes a claim.
@@ -117,7 +146,7 @@ impl Figure {
             tables: Vec::new(),
             pictures: Vec::new(),
             settings: Vec::new(),
-            effort: options.effort,
+            effort: options.effort.into(),
             seed: options.seed,
             seconds: 0.0,
         }

@@ -29,7 +29,7 @@ mod command;
 mod maze;
 mod scatter;
 
-pub use command::obey;
+pub use command::{exit_code, obey};
 pub use figure::Figure;
 pub use options::{Effort, Options};
 

@@ -4,22 +4,13 @@
 //! [`Order`] as JSON. What it does is in the library beside this file.
 #![forbid(unsafe_code)]
 
+use std::process::ExitCode;
+
 use anyhow::{Context, Result, bail};
-use paper::fig6::Stopped;
 use run::order::Order;
-use run::output::note;
 
-/// What a shell reports of a program ended by Ctrl-C.
-const INTERRUPTED: i32 = 130;
-
-fn main() {
-    let Err(error) = run_order() else { return };
-    if let Some(stopped) = error.downcast_ref::<Stopped>() {
-        note(&stopped.to_string());
-        std::process::exit(INTERRUPTED);
-    }
-    note(&format!("error: {error:#}"));
-    std::process::exit(1);
+fn main() -> ExitCode {
+    paper::exit_code(run_order()).into()
 }
 
 fn run_order() -> Result<()> {

@@ -12,7 +12,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use crate::figure::{Figure, Verdict};
-use crate::options::{Effort, Options};
+use crate::options::Options;
 
 /// Names of all figures in the paper's order.
 pub const NAMES: [&str; 6] = ["fig1", "fig2", "fig3", "fig4", "fig5", "fig6"];
@@ -54,10 +54,7 @@ fn verdict(verdict: Verdict) -> &'static str {
 
 /// `quick, seed 0, took 12 s`.
 fn conditions(figure: &Figure) -> String {
-    let effort = match figure.effort {
-        Effort::Quick => "quick",
-        Effort::Full => "full",
-    };
+    let effort = figure.effort.name();
     format!("{effort}, seed {}, took {}", figure.seed, run::units::duration(figure.seconds))
 }
 
@@ -78,6 +75,7 @@ const ABOUT: &str = "Every figure of the paper (Li, Lu, Miao, 2021) as Quiver re
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::Effort;
 
     fn figure(options: &Options) -> Figure {
         let mut figure = Figure::new("fig2", "A <b>title</b> & more", options);

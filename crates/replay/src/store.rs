@@ -208,6 +208,21 @@ impl Store {
         points: &[f64],
         mut visit: impl FnMut(Draw, ItemView<'_>),
     ) -> Result<(), SampleError> {
+        self.sample_while(table, points, |draw, item| {
+            visit(draw, item);
+            true
+        })
+        .map(drop)
+    }
+
+    /// The same until `take` does not take an item: that one and what would have followed are not drawn. Says whether all
+    /// were taken.
+    pub fn sample_while(
+        &mut self,
+        table: usize,
+        points: &[f64],
+        mut take: impl FnMut(Draw, ItemView<'_>) -> bool,
+    ) -> Result<bool, SampleError> {
         if self.tables[table].is_empty() {
             return Err(SampleError::Empty);
         }
@@ -215,6 +230,7 @@ impl Store {
             return Err(SampleError::NoMass);
         }
         let together = self.tables[table].draw_together(points);
+        let mut taken = true;
         for (index, &point) in points.iter().enumerate() {
             let drawn = match &together {
                 Some(drawn) => Some(drawn[index]),
@@ -223,10 +239,14 @@ impl Store {
             // Later on, the items with mass may have been used up.
             let Some((slot, probability)) = drawn else { break };
             self.prefetch(table, together.as_deref().unwrap_or_default(), index);
-            let times_sampled = self.tables[table].count_draw(slot);
+            let times_sampled = self.tables[table].times_sampled(slot).saturating_add(1);
             let view = self.view(table, slot);
             let draw = Draw { key: view.key, probability, times_sampled, age_inserts: view.age_inserts };
-            visit(draw, view);
+            taken = take(draw, view);
+            if !taken {
+                break;
+            }
+            self.tables[table].count_sampled(slot, times_sampled);
             let most = self.tables[table].options().max_times_sampled;
             self.tables[table].counters.samples += 1;
             if most > 0 && times_sampled >= most {
@@ -236,7 +256,20 @@ impl Store {
             }
         }
         self.settle();
-        Ok(())
+        Ok(taken)
+    }
+
+    /// Takes back draws that nobody was given, one for each time that an item is named. Items no longer there are passed
+    /// over: what was used up stays so.
+    pub fn take_back(&mut self, table: usize, keys: impl IntoIterator<Item = ItemKey>) {
+        let incarnation = self.incarnation;
+        let table = &mut self.tables[table];
+        for key in keys {
+            let Some(slot) = table.find(incarnation, key) else { continue };
+            table.count_sampled(slot, table.times_sampled(slot).saturating_sub(1));
+            table.counters.samples = table.counters.samples.saturating_sub(1);
+        }
+        self.settle();
     }
 
     /// Gives items new priorities. Items no longer there are counted and ignored; of several updates

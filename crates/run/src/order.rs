@@ -99,6 +99,8 @@ pub struct Sweep {
     pub flags: Vec<(String, String)>,
     /// Variables `QUIVER_<KEY>` that lie between the two, as (key, text).
     pub environment: Vec<(String, String)>,
+    /// Whether games, frames or settings are other than the paper's, or the quick version's.
+    pub changed: bool,
 }
 
 /// A trained player: a run, one of its checkpoints, and how it acts.

@@ -202,3 +202,41 @@ fn a_request_for_a_table_that_there_is_not_changes_nothing() {
     assert_eq!(shard.update(&learner(1), &bad), Err(Refusal::NoSuchTable("number 1".into())));
     assert_eq!(shard.standing(), before);
 }
+
+/// A batch of this many items of large frames is more than a reply may be.
+const LARGE: usize = 100;
+
+/// A shard with one item of two frames of 2 MiB each.
+fn large(max_times_sampled: u32) -> Shard {
+    const FRAME_BYTES: usize = 2 << 20;
+    let tables = vec![TableOptions { max_times_sampled, ..table("replay") }];
+    let options = StoreOptions { bytes_max: 8 << 20, stack: 1, frame_bytes: FRAME_BYTES, tables };
+    let mut shard = granted(StoreSpec { options, ..spec() }, 100);
+    for sequence in 0..2 {
+        let mut chunk = chunk(sequence, 1.0);
+        chunk.steps[0].frame_bytes = FRAME_BYTES as u32;
+        chunk.frames = vec![0; FRAME_BYTES].into();
+        assert!(stored(shard.insert(chunk)));
+    }
+    shard
+}
+
+#[test]
+fn a_reply_that_is_too_large_counts_no_draws() {
+    let mut shard = large(0);
+    assert!(matches!(draw(&mut shard, &[0.5; LARGE]), Err(Refusal::LargeReply { .. })));
+    assert_eq!(shard.standing().tables[0].counters.samples, 0);
+    assert_eq!(draw(&mut shard, &[0.5]).unwrap().times_sampled, [1]);
+    assert_eq!(shard.standing().tables[0].counters.samples, 1);
+}
+
+#[test]
+fn of_items_that_are_used_up_as_many_are_drawn_as_fit() {
+    let mut shard = large(LARGE as u32);
+    let first = draw(&mut shard, &[0.5; LARGE]).unwrap().slots.len();
+    assert!((1..LARGE).contains(&first), "{first}");
+    let second = draw(&mut shard, &[0.5; LARGE]).unwrap().slots.len();
+    assert_eq!(first + second, LARGE, "none is lost");
+    let standing = &shard.standing().tables[0];
+    assert_eq!((standing.counters.samples, standing.items), (LARGE as u64, 0));
+}

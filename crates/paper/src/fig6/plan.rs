@@ -214,6 +214,7 @@ pub(super) mod tests {
             parallel: 2,
             preset: "cartpole".to_owned(),
             flags: vec![("frames".to_owned(), frames.to_string())],
+            changed: true,
             environment: Vec::new(),
         }
     }

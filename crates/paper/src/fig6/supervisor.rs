@@ -40,6 +40,8 @@ pub struct Outcome {
     pub failures: Vec<String>,
     /// Whether someone asked to stop before its end.
     pub stopped: bool,
+    /// Whether runs were killed then, since someone asked once more or they took too long.
+    pub at_once: bool,
 }
 
 /// The runs and where each stands.
@@ -74,6 +76,7 @@ impl<'a> Supervisor<'a> {
     /// Makes all runs. `asked` becomes true when someone wants it to stop; a second time, at once.
     pub fn run(mut self, asked: &AtomicBool, progress: &mut Progress<'_>, time: &mut Stopwatch) -> Outcome {
         let mut stopping: Option<Instant> = None;
+        let mut at_once = false;
         progress.begin(&self.standing());
         loop {
             let waited = stopping.is_some_and(|since| since.elapsed() > STOP_WAIT_MAX);
@@ -83,9 +86,11 @@ impl<'a> Supervisor<'a> {
                     self.each_child(terminate);
                     stopping = Some(Instant::now());
                 }
-                (true, Some(_)) => self.each_child(|child| drop(child.kill())),
-                (false, _) if waited => self.each_child(|child| drop(child.kill())),
-                (false, _) => {}
+                (again, _) if again || waited => {
+                    self.each_child(|child| drop(child.kill()));
+                    at_once = true;
+                }
+                _ => {}
             }
             for index in 0..self.runs.len() {
                 self.look(index, stopping.is_some(), progress);
@@ -101,7 +106,7 @@ impl<'a> Supervisor<'a> {
             thread::sleep(LOOK_EVERY);
         }
         progress.end();
-        Outcome { failures: self.failures(), stopped: stopping.is_some() }
+        Outcome { failures: self.failures(), stopped: stopping.is_some(), at_once }
     }
 
     /// Whether there is something left to wait for.

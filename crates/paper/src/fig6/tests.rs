@@ -60,7 +60,8 @@ fn started(folder: &Path) -> Vec<String> {
 }
 
 fn made(options: &Options, sweep: &Sweep, quiver: &Path) -> Result<Figure> {
-    make(options, sweep, quiver, &AtomicBool::new(false), &mut Progress::plain(&|_| {}))
+    let claim = Claim::with(options, sweep, quiver.to_owned())?;
+    make(options, &claim, &AtomicBool::new(false), &mut Progress::plain(&|_| {}))
 }
 
 #[test]
@@ -106,12 +107,14 @@ fn a_sweep_that_is_stopped_goes_on_where_it_was() {
             }
             asked.store(true, Ordering::Relaxed);
         });
-        let outcome = make(&options, &sweep(5_000), &quiver, &asked, &mut Progress::plain(&|_| {}));
+        let sweep = sweep(5_000);
+        let claim = Claim::with(&options, &sweep, quiver.clone()).unwrap();
+        let outcome = make(&options, &claim, &asked, &mut Progress::plain(&|_| {}));
         asks.join().unwrap();
         outcome
     });
     let error = outcome.unwrap_err();
-    assert!(error.downcast_ref::<Stopped>().is_some(), "{error:#}");
+    assert!(!error.downcast_ref::<Stopped>().unwrap().at_once, "all runs ended by themselves");
     assert!(error.to_string().contains("3 of 6 runs done"), "{error}");
     assert!(options.out.join("fig6.json").is_file(), "what there is has been drawn");
 
@@ -161,8 +164,8 @@ fn a_run_that_another_process_trains_is_waited_for() {
             drop(held);
         });
         let say = |line: &str| said.lock().unwrap().push(line.to_owned());
-        make(&options, &sweep, &fake(folder.path(), ""), &AtomicBool::new(false), &mut Progress::plain(&say))
-            .unwrap();
+        let claim = Claim::with(&options, &sweep, fake(folder.path(), "")).unwrap();
+        make(&options, &claim, &AtomicBool::new(false), &mut Progress::plain(&say)).unwrap();
     });
     assert_eq!(started(folder.path()).len(), 1);
     assert!(started(folder.path())[0].starts_with("train --lifeline --resume "));
@@ -180,6 +183,20 @@ fn a_run_that_was_killed_before_its_first_checkpoint_begins_anew() {
     made(&options, &sweep, &fake(folder.path(), "")).unwrap();
     assert!(started(folder.path())[0].starts_with("train cartpole --lifeline --preset "));
     assert!(run.is_finished());
+}
+
+#[test]
+fn a_sweep_is_named_after_what_it_trains() {
+    let title = |games: &[&str], strategies: &[Strategy]| {
+        let games = games.iter().map(|&game| game.to_owned()).collect();
+        title(&Sweep { games, strategies: strategies.to_vec(), ..sweep(5_000) })
+    };
+    let nine = NINE.each_ref().map(|known| known.game);
+    assert_eq!(title(&nine, &Strategy::PAPER), "Atari: uniform, prioritized and valuable replay");
+    assert_eq!(title(&nine[..4], &[Strategy::Ver]), "4 games: valuable replay");
+    let two = title(&["ms_pacman", "space_invaders"], &[Strategy::Uniform, Strategy::Reaper]);
+    assert_eq!(two, "Ms Pacman and Space Invaders: uniform and ReaPER replay");
+    assert_eq!(title(&["cartpole"], &[Strategy::Per]), "Cartpole: prioritized replay");
 }
 
 #[test]

@@ -262,11 +262,9 @@ impl Table {
         self.weigh(slot, priority);
     }
 
-    pub(crate) fn count_draw(&mut self, slot: u32) -> u32 {
-        let Slot { number, priority, times_sampled, .. } = self.slot(slot);
-        let times_sampled = times_sampled.saturating_add(1);
+    pub(crate) fn count_sampled(&mut self, slot: u32, times_sampled: u32) {
+        let Slot { number, priority, .. } = self.slot(slot);
         self.write_slot(slot, Slot::new(number, priority, times_sampled));
-        times_sampled
     }
 
     pub(crate) fn raise_largest_priority(&mut self, priority: Priority) {
