@@ -13,9 +13,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use rpc::address::Address;
 use rpc::channel::Credentials;
-use rpc::shard::{describe, who};
+use rpc::shard::who;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
+use tonic::Code;
 use tracing::{info, warn};
 
 use crate::hosts::Hosts;
@@ -73,6 +74,8 @@ struct Look {
     seen: Sightings,
     /// Why someone did not, for people.
     reason: Option<String>,
+    /// Someone does not want to talk to this learner, and never will.
+    denied: bool,
 }
 
 impl Look {
@@ -88,10 +91,10 @@ impl Discovery {
     }
 
     /// The shards of a run that remembers these names, or none if it starts for the first time. Then it waits until the
-    /// names lead somewhere and everyone there has answered.
-    pub async fn shards(&self, remembered: &[String]) -> Shards {
+    /// names lead somewhere and everyone there has answered. An error is a shard that will not talk to this learner.
+    pub async fn shards(&self, remembered: &[String]) -> Result<Shards, String> {
         if !self.given.iter().any(is_name) {
-            return Shards::Fixed(self.given.clone());
+            return Ok(Shards::Fixed(self.given.clone()));
         }
         if remembered.is_empty() {
             return self.census().await;
@@ -99,21 +102,24 @@ impl Discovery {
         let look = self.look().await;
         let known = remembered.iter().all(|name| !name.is_empty());
         if known && (remembered.len() > self.given.len() || look.leads_to_several()) {
-            return sought(remembered.to_vec(), &look.seen);
+            return Ok(sought(remembered.to_vec(), &look.seen));
         }
-        Shards::Fixed(self.given.clone())
+        Ok(Shards::Fixed(self.given.clone()))
     }
 
-    async fn census(&self) -> Shards {
+    async fn census(&self) -> Result<Shards, String> {
         let (mut census, mut complained) = (Census::default(), None);
         loop {
             let look = self.look().await;
             if census.is_complete(&look) {
                 info!(shards = look.seen.len(), "found as many shards as this run will have");
-                return match look.leads_to_several() {
+                return Ok(match look.leads_to_several() {
                     true => sought(look.seen.keys().cloned().collect(), &look.seen),
                     false => Shards::Fixed(self.given.clone()),
-                };
+                });
+            }
+            if let Some(reason) = look.reason.clone().filter(|_| look.denied) {
+                return Err(reason);
             }
             if complained.is_none_or(|at: Instant| at.elapsed() >= COMPLAIN_EVERY) {
                 complained = Some(Instant::now());
@@ -128,15 +134,20 @@ impl Discovery {
         let found = join_all(self.given.iter().map(|address| self.resolve(address))).await;
         let asked = found.iter().flatten().map(|address| async move {
             let answer = who(address, &self.credentials).await;
-            answer.map(|name| (name, address.clone())).map_err(|status| describe(&status))
+            answer.map(|name| (name, address.clone())).map_err(|status| (address, status))
         });
-        let mut reason = None;
-        let seen = join_all(asked)
-            .await
-            .into_iter()
-            .filter_map(|answer| answer.map_err(|error| reason = Some(error)).ok());
-        let seen = seen.collect();
-        Look { found, seen, reason }
+        let mut look = Look::default();
+        for answer in join_all(asked).await {
+            match answer {
+                Ok((name, address)) => drop(look.seen.insert(name, address)),
+                Err((address, status)) => {
+                    look.denied |= matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied);
+                    let reason = self.credentials.describe(address, &status);
+                    look.reason = Some(format!("{address}: {reason}"));
+                }
+            }
+        }
+        Look { found, ..look }
     }
 
     async fn resolve(&self, address: &Address) -> Vec<Address> {
@@ -159,8 +170,14 @@ impl Discovery {
         let (missing, mut wanted) = watch::channel(false);
         let (report, sightings) = watch::channel(Sightings::new());
         tokio::spawn(async move {
+            let mut told = None;
             while wanted.wait_for(|&missing| missing).await.is_ok() {
-                report.send_replace(self.look().await.seen);
+                let look = self.look().await;
+                if look.reason.is_some() && look.reason != told {
+                    told.clone_from(&look.reason);
+                    info!(reason = look.reason, "looking for a shard that is missing");
+                }
+                report.send_replace(look.seen);
                 sleep(LOOK_EVERY).await;
             }
         });
@@ -248,7 +265,7 @@ mod tests {
     fn look(places: &[&str], names: &[&str]) -> Look {
         let found = addresses(places);
         let seen = names.iter().map(ToString::to_string).zip(found.iter().cloned()).collect();
-        Look { found: vec![found], seen, reason: None }
+        Look { found: vec![found], seen, ..Look::default() }
     }
 
     #[test]
@@ -288,7 +305,7 @@ mod tests {
     async fn addresses_that_are_none_of_a_name_are_taken_as_they_are() {
         let given = addresses(&["unix:/tmp/a", "127.0.0.1:1", "10.0.0.1:1"]);
         let discovery = Discovery::new(&given, None, Credentials::none());
-        assert_eq!(discovery.shards(&[]).await, Shards::Fixed(given));
+        assert_eq!(discovery.shards(&[]).await, Ok(Shards::Fixed(given)));
     }
 
     #[tokio::test]
@@ -300,8 +317,8 @@ mod tests {
         let discovery = Discovery::new(&given, Some(hosts), Credentials::none());
         let names = ["a", "b"].map(String::from).to_vec();
         let sought = Shards::Sought { names: names.clone(), addresses: vec![nowhere(), nowhere()] };
-        assert_eq!(discovery.shards(&names).await, sought);
+        assert_eq!(discovery.shards(&names).await, Ok(sought));
         // As many as were given: one for each, whoever it is.
-        assert_eq!(discovery.shards(&names[..1]).await, Shards::Fixed(given));
+        assert_eq!(discovery.shards(&names[..1]).await, Ok(Shards::Fixed(given)));
     }
 }

@@ -111,7 +111,7 @@ impl Fleet {
         let silent = |shard: &usize| !self.control.is_present(*shard) && !self.control.is_absent(*shard);
         let words = |shard: usize| {
             let Place { address, id, .. } = &self.places.all()[shard];
-            format!("shard {shard} ({id}), last at {address}")
+            format!("shard {shard} ({id}), last at {address}: {}", self.shards[shard].last_error())
         };
         (0..self.len()).filter(silent).map(words).collect()
     }

@@ -109,6 +109,14 @@ const RUN_NAME: &str = "run-id";
 /// File of the run's directory that counts starts of the learner.
 const INCARNATION: &str = "learner-incarnation";
 
+/// What this learner shows to shards, and what it asks of those who come.
+struct Access {
+    credentials: Credentials,
+    registry: Registry,
+    edge: Edge,
+    gate: Gate,
+}
+
 impl Args {
     /// Runs the learner to its end.
     pub fn run(&self) -> Result<()> {
@@ -117,11 +125,11 @@ impl Args {
         }
         telemetry::init(&self.telemetry)?;
         self.listen.check_exposure(self.secrets.is_some(), self.insecure)?;
-        let credentials = Credentials::load(self.secrets.as_deref())?;
+        let access = self.access()?;
         let resolved = Resolved::from_file(&self.config)?;
         let stop = stop_signal()?;
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let Some(shards) = self.find_shards(&runtime, &credentials, &stop)? else { return Ok(()) };
+        let Some(shards) = self.find_shards(&runtime, &access.credentials, &stop)? else { return Ok(()) };
         let changes = adjusted::kept(&self.run_dir)?;
         let held = Held { shards: shards.addresses().len(), ..Held::default() };
         let resolved =
@@ -130,11 +138,19 @@ impl Args {
                 false => anyhow!("with what adjusted.json changes: {error}"),
             })?;
         let entered = runtime.enter();
-        let mut training = self.assemble(&runtime, &credentials, resolved, &shards, stop)?;
+        let mut training = self.assemble(&runtime, access, resolved, &shards, stop)?;
         let done = training.run();
         drop((training, entered));
         runtime.shutdown_timeout(Duration::from_secs(1));
         done
+    }
+
+    /// Secrets are read before anything is written or waited for.
+    fn access(&self) -> Result<Access> {
+        let (registry, secrets) = (Registry::new(), self.secrets.as_deref());
+        let edge = Edge::register(&registry)?;
+        let gate = Gate::load(secrets, &edge)?;
+        Ok(Access { credentials: Credentials::load(secrets)?, registry, edge, gate })
     }
 
     /// The shards of the run, or none if this process shall end before they are found.
@@ -149,7 +165,7 @@ impl Args {
         let mut finding = Box::pin(discovery.shards(&remembered));
         loop {
             match runtime.block_on(async { timeout(LOOK_EVERY, &mut finding).await }) {
-                Ok(shards) => return Ok(Some(shards)),
+                Ok(shards) => return Ok(Some(shards.map_err(|reason| anyhow!(reason))?)),
                 Err(_) if stop.load(Ordering::Relaxed) => return Ok(None),
                 Err(_) => {}
             }
@@ -163,7 +179,7 @@ impl Args {
     fn assemble(
         &self,
         runtime: &Runtime,
-        credentials: &Credentials,
+        access: Access,
         resolved: Resolved,
         shards: &Shards,
         stop: Arc<AtomicBool>,
@@ -204,12 +220,11 @@ impl Args {
             spec: adjust::store(&resolved.settings, &spec, shards.addresses().len()),
             reliabilities: setup::wants_reliabilities(&resolved.settings),
         };
-        let (registry, health) = (Registry::new(), Health::new());
+        let (Access { credentials, registry, edge, gate }, health) = (access, Health::new());
         let metrics = Arc::new(Metrics::register(&registry));
         metrics.diverged_time.set(divergence::last(directory.path())?);
         // Until a shard is heard, so that frames do not seem to come all at once when a run goes on.
         metrics.frames.set(state.frames as i64);
-        let edge = Edge::register(&registry)?;
         let places = Places::open(directory.path(), shards)?;
         let (hub, reports) = Hub::new(charter, resolved.clone(), directory.path().to_owned(), places.heard());
         let live = Arc::new(Live::new(lookout::past(directory.path())));
@@ -229,11 +244,11 @@ impl Args {
             hub.shards.clone(),
             control(&resolved, &state, shards.addresses().len())?,
             settings.without_shards.0.clone(),
-            matches!(shards, Shards::Sought { .. }).then(|| self.discovery(credentials).seek()),
+            matches!(shards, Shards::Sought { .. }).then(|| self.discovery(&credentials).seek()),
             metrics.clone(),
         );
         // Who joins now hears which shards the run does without.
-        self.serve(runtime, &hub, &metrics, edge)?;
+        self.serve(runtime, &hub, &metrics, edge, gate)?;
         let parts = Parts {
             fleet,
             adjusted: hub.resolved.subscribe(),
@@ -324,11 +339,17 @@ impl Args {
         })
     }
 
-    fn serve(&self, runtime: &Runtime, hub: &Arc<Hub>, metrics: &Metrics, edge: Edge) -> Result<()> {
+    fn serve(
+        &self,
+        runtime: &Runtime,
+        hub: &Arc<Hub>,
+        metrics: &Metrics,
+        edge: Edge,
+        gate: Gate,
+    ) -> Result<()> {
         let service = LearnerServer::new(LearnerService::new(hub.clone(), metrics.refused.clone()))
             .max_decoding_message_size(proto::limits::OTHER_BYTES_MAX)
             .max_encoding_message_size(proto::limits::WEIGHTS_BYTES_MAX);
-        let gate = Gate::load(self.secrets.as_deref(), &edge)?;
         let listener = runtime.block_on(Listener::bind(&self.listen, edge, gate))?;
         info!(address = %listener.address(), "the learner listens");
         let routes = tonic::service::Routes::new(service);

@@ -7,11 +7,12 @@ use proto::v1;
 use proto::v1::replay_client::ReplayClient;
 use proto::v1::replay_server::{Replay, ReplayServer};
 use rpc::address::Address;
+use rpc::channel::Channel;
 use rpc::edge::Edge;
+use rpc::gate::Gate;
 use rpc::serve::Listener;
 use tokio_stream::{Stream, StreamExt};
 use tonic::service::Routes;
-use tonic::transport::Channel;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::harness::Cluster;
@@ -131,7 +132,8 @@ fn a_shard_that_can_not_say_how_reliable_targets_are_ends_the_run_with_a_reason(
     runtime.spawn({
         let older = older.clone();
         async move {
-            let listener = Listener::bind(&older, Edge::register(&Registry::new()).unwrap()).await.unwrap();
+            let edge = Edge::register(&Registry::new()).unwrap();
+            let listener = Listener::bind(&older, edge, Gate::open()).await.unwrap();
             let service = ReplayServer::new(Older(shard_client(&real)));
             listener.serve(Routes::new(service), std::future::pending()).await.unwrap();
         }

@@ -13,7 +13,7 @@ use rpc::backoff::Backoff;
 use rpc::channel::{Channel, Credentials};
 use rpc::role::Role;
 use rpc::sampler::SamplerOptions;
-use rpc::shard::{describe, is_broken};
+use rpc::shard::is_broken;
 use rpc::snapshot::SnapshotError;
 use tokio::time::sleep;
 use tonic::Status;
@@ -246,7 +246,11 @@ impl Client {
                     Err(status)
                         if is_broken(&status) && until.is_none_or(|until| Instant::now() + pause < until) =>
                     {
-                        reason.is(format!("the shard at {}: {}", self.address, describe(&status)));
+                        reason.is(format!(
+                            "the shard at {}: {}",
+                            self.address,
+                            self.credentials.describe(&self.address, &status)
+                        ));
                         sleep(pause).await;
                     }
                     answer => return answer,

@@ -62,7 +62,7 @@ impl Sockets {
     }
 }
 
-/// Accepts for ever, or until nobody takes the connections any more. Beyond `most` at once they are closed again, those
+/// Accepts for ever. Beyond `most` at once they are closed again, those
 /// that are still becoming secure counted in: each has its place from the beginning.
 pub(crate) async fn accept(
     sockets: &Sockets,
@@ -73,11 +73,11 @@ pub(crate) async fn accept(
     dropped: watch::Receiver<bool>,
 ) {
     let places = Arc::new(Semaphore::new(most));
-    let mut handshakes = JoinSet::new();
+    let mut admissions = JoinSet::new();
     loop {
         let socket = tokio::select! {
             socket = sockets.accept() => socket,
-            Some(_) = handshakes.join_next() => continue,
+            Some(_) = admissions.join_next() => continue,
         };
         let socket = match socket {
             Ok(socket) => socket,
@@ -88,24 +88,21 @@ pub(crate) async fn accept(
                 continue;
             }
         };
-        let gate_is_slow = gate.tls().is_some();
         let Ok(place) = places.clone().try_acquire_owned() else {
             edge.connections_beyond_limit.inc();
             continue;
         };
         let (dropped, edge, gate, accepted) = (dropped.clone(), edge.clone(), gate.clone(), accepted.clone());
-        let admit = async move {
-            let socket = match socket {
-                Socket::Tcp(stream) => secure(stream, &gate, &edge).await?,
-                other => other,
+        admissions.spawn(async move {
+            let secured = match socket {
+                Socket::Tcp(stream) => secure(stream, &gate, &edge).await,
+                other => Some(other),
             };
-            accepted.send(Connection::new(socket, place, dropped, &edge)).await.ok()
-        };
-        if gate_is_slow {
-            handshakes.spawn(admit);
-        } else if admit.await.is_none() {
-            return;
-        }
+            if let Some(socket) = secured {
+                // Nobody takes it any more: the server ends.
+                let _ = accepted.send(Connection::new(socket, place, dropped, &edge)).await;
+            }
+        });
     }
 }
 

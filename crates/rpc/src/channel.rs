@@ -94,6 +94,10 @@ impl Credentials {
     pub fn load(folder: Option<&Path>) -> Result<Self, SecretsError> {
         let Some(folder) = folder else { return Ok(Self::none()) };
         let secrets = Secrets::new(folder);
+        // A server has said it already.
+        if !secrets.is_a_servers() {
+            secrets.warn_if_they_expire();
+        }
         let token = secrets.token()?.map(|token| {
             let mut value: MetadataValue<Ascii> =
                 format!("Bearer {token}").parse().expect("a token is visible characters");

@@ -3,7 +3,6 @@
 //! A server with secrets speaks TLS only, and every request must show a token, or come over a connection whose caller
 //! showed a certificate; either stands for roles, and a role for calls ([`Roles::may_call`]). Without secrets everyone may
 //! do everything, which is for Unix sockets (the file's mode decides), loopback, and whoever says `--insecure`.
-//! Only health may be asked without a name.
 //!
 //! Whoever is refused is counted each time and logged once, so that a thousand wrong tokens are one line.
 
@@ -32,10 +31,10 @@ use crate::secrets::{Secrets, SecretsError, Tokens};
 
 /// Strangers that are remembered as logged. Beyond that nobody new is logged, only counted.
 const LOGGED_MAX: usize = 1024;
-/// What a token is shown as.
-const SCHEME: &str = "Bearer ";
-/// The one service that needs no name: whether a server is well is no secret, and whoever restarts it has no token.
-const HEALTH: &str = "/grpc.health.v1.Health/";
+/// What a token is shown as, in whatever case.
+const SCHEME: &[u8] = b"Bearer ";
+/// Characters of a stranger's path that are logged.
+const PATH_LOGGED_MAX: usize = 80;
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,6 +66,7 @@ impl Gate {
     pub fn load(folder: Option<&Path>, edge: &Edge) -> Result<Self, SecretsError> {
         let Some(folder) = folder else { return Ok(Self::open()) };
         let secrets = Secrets::new(folder);
+        secrets.warn_if_they_expire();
         let tls = TlsAcceptor::from(Arc::new(secrets.server()?));
         let (tokens, refused) = (secrets.tokens()?, edge.requests_refused.clone());
         Ok(Self(Some(Arc::new(Guard { tls, tokens, refused, logged: Mutex::default() }))))
@@ -100,12 +100,13 @@ impl Gate {
 
     fn judge<Body>(&self, request: &http::Request<Body>) -> Result<(), Status> {
         let path = request.uri().path();
-        let Some(guard) = self.0.as_deref().filter(|_| !path.starts_with(HEALTH)) else { return Ok(()) };
+        let Some(guard) = self.0.as_deref() else { return Ok(()) };
         let peer = request.extensions().get::<Peer>().copied().unwrap_or_default();
         guard.judge(request.headers(), peer, path).map_err(|refusal| {
             guard.refused.with_label_values(&[refusal.reason()]).inc();
             if guard.is_first(peer.address, refusal.reason()) {
-                let call = path.trim_start_matches("/quiver.v1.");
+                let call: String =
+                    path.trim_start_matches("/quiver.v1.").chars().take(PATH_LOGGED_MAX).collect();
                 warn!(peer = ?peer.address, call, "refused: {refusal}; more like this are only counted");
             }
             refusal.status(path)
@@ -117,9 +118,10 @@ impl Guard {
     fn judge(&self, headers: &http::HeaderMap, peer: Peer, path: &str) -> Result<(), Refusal> {
         let roles = match headers.get(http::header::AUTHORIZATION) {
             Some(shown) => {
-                let token = shown.as_bytes().strip_prefix(SCHEME.as_bytes()).unwrap_or_default();
+                let (scheme, token) =
+                    shown.as_bytes().split_at_checked(SCHEME.len()).ok_or(Refusal::WrongToken)?;
                 let roles = self.tokens.roles(token);
-                if roles.is_empty() {
+                if roles.is_empty() || !scheme.eq_ignore_ascii_case(SCHEME) {
                     return Err(Refusal::WrongToken);
                 }
                 roles
@@ -132,7 +134,11 @@ impl Guard {
 
     fn is_first(&self, address: Option<SocketAddr>, reason: &'static str) -> bool {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
-        logged.len() < LOGGED_MAX && logged.insert((address.map(|address| address.ip()), reason))
+        let first = logged.len() < LOGGED_MAX && logged.insert((address.map(|address| address.ip()), reason));
+        if first && logged.len() == LOGGED_MAX {
+            warn!("this was the last stranger to be logged, from now on they are only counted");
+        }
+        first
     }
 }
 

@@ -22,9 +22,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use tokio_rustls::rustls;
+use tokio_rustls::rustls::client::WebPkiServerVerifier;
+use tokio_rustls::rustls::client::danger::ServerCertVerifier;
 use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::version::TLS13;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
@@ -85,7 +87,6 @@ impl Secrets {
 
     /// TLS as a server speaks it. Certificates of callers are asked for and not insisted on: a token will do.
     pub(crate) fn server(&self) -> Result<ServerConfig, SecretsError> {
-        self.warn_if_they_expire();
         let callers = WebPkiClientVerifier::builder_with_provider(Arc::new(self.authority()?), provider())
             .allow_unauthenticated()
             .build()
@@ -102,7 +103,6 @@ impl Secrets {
 
     /// TLS as a caller speaks it, with its certificate if it has one.
     pub(crate) fn client(&self) -> Result<ClientConfig, SecretsError> {
-        self.warn_if_they_expire();
         let config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
             .expect("the provider has TLS 1.3")
@@ -125,9 +125,7 @@ impl Secrets {
         }
         let text = self.text(TOKEN)?;
         let token = text.trim();
-        let sound = (TOKEN_CHARACTERS_MIN..=TOKEN_CHARACTERS_MAX).contains(&token.len())
-            && token.bytes().all(|byte| byte.is_ascii_graphic());
-        if !sound {
+        if !is_token(token.as_bytes()) {
             let rule = format!(
                 "a token is {TOKEN_CHARACTERS_MIN} to {TOKEN_CHARACTERS_MAX} visible characters without spaces"
             );
@@ -181,11 +179,29 @@ impl Secrets {
         SecretsError::Unusable { path: self.folder.join(file), reason: reason.to_string() }
     }
 
-    fn warn_if_they_expire(&self) {
+    /// Whether a server's certificate is in it.
+    pub(crate) fn is_a_servers(&self) -> bool {
+        self.folder.join(SERVER).exists()
+    }
+
+    /// Whether the server's certificate is one for this role that callers of this folder's authority believe now.
+    fn certifies(&self, role: Role) -> Result<bool, SecretsError> {
+        let name = ServerName::try_from(role.dns_name()).expect("a role is a name");
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(self.authority()?), provider())
+            .build()
+            .map_err(|error| self.unusable(AUTHORITY, &error))?;
+        let shown = self.certificates(SERVER)?;
+        Ok(verifier.verify_server_cert(&shown[0], &shown[1..], &name, &[], UnixTime::now()).is_ok())
+    }
+
+    /// Says so in the log if it is time for new ones.
+    pub(crate) fn warn_if_they_expire(&self) {
         let Ok(text) = fs::read_to_string(self.folder.join(EXPIRES)) else { return };
         let Ok(expires) = text.trim().parse::<u64>() else { return };
         let left = Duration::from_secs(expires.saturating_sub(seconds_since_1970()));
-        if left < EXPIRES_SOON {
+        if left.is_zero() {
+            warn!("certificates have expired: run 'quiver certs' again and start everyone anew");
+        } else if left < EXPIRES_SOON {
             let days = left.as_secs() / (24 * 3600);
             warn!(days, "certificates expire soon: run 'quiver certs' again and start everyone anew");
         }
@@ -223,6 +239,11 @@ fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+fn is_token(text: &[u8]) -> bool {
+    (TOKEN_CHARACTERS_MIN..=TOKEN_CHARACTERS_MAX).contains(&text.len())
+        && text.iter().all(u8::is_ascii_graphic)
+}
+
 fn digest(token: &[u8]) -> [u8; 32] {
     Sha256::digest(token).into()
 }
@@ -234,7 +255,7 @@ pub(crate) struct Tokens(Vec<(Role, [u8; 32])>);
 impl Tokens {
     /// The roles of a token: none if it is unknown. Takes the same time whatever the token is.
     pub fn roles(&self, token: &[u8]) -> Roles {
-        if token.len() > TOKEN_CHARACTERS_MAX {
+        if !is_token(token) {
             return Roles::default();
         }
         let shown = digest(token);
@@ -266,6 +287,11 @@ mod tests {
         let tokens = secrets.tokens().unwrap();
         assert_eq!(tokens.roles(one.as_bytes()).to_string(), "actor");
         assert_eq!(tokens.roles(two.as_bytes()).to_string(), "actor+learner");
+        write(format!("admin {}\n", to_hex(&digest(b""))));
+        assert!(
+            secrets.tokens().unwrap().roles(b"").is_empty(),
+            "nothing is no token, whatever the file says"
+        );
         for stranger in ["", "c", &one[1..], &to_hex(&digest(one.as_bytes())), &"a".repeat(9999)] {
             assert!(tokens.roles(stranger.as_bytes()).is_empty(), "{stranger}");
         }

@@ -153,6 +153,11 @@ impl Shard {
         &self.address
     }
 
+    /// Why it was last not reached, in words.
+    pub fn last_error(&self) -> &str {
+        &self.last_error
+    }
+
     /// Whether nobody shall wait while a connection is in the making.
     pub fn hurry(&mut self, hurry: bool) {
         self.patience = if hurry { Duration::ZERO } else { OPEN_PATIENCE };
@@ -258,7 +263,8 @@ impl Shard {
         result.map_err(|status| {
             self.stream = None;
             self.next_try = Instant::now() + self.backoff.next();
-            self.last_error = format!("{}: {}", self.address, describe(&status));
+            self.last_error =
+                format!("{}: {}", self.address, self.credentials.describe(&self.address, &status));
             if is_refusal(&status) {
                 ShardError::Refused(self.last_error.clone())
             } else {

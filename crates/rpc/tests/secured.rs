@@ -121,7 +121,7 @@ async fn each_role_may_do_what_it_is_for_by_certificate() {
 }
 
 #[tokio::test]
-async fn whoever_shows_nothing_or_a_wrong_token_hears_so_and_only_health_is_for_everyone() {
+async fn whoever_shows_nothing_or_a_wrong_token_hears_so() {
     let secrets = cluster(&order());
     let running = Running::start(&secrets.path().join("replay")).await;
     let nameless = tempfile::tempdir().unwrap();
@@ -131,6 +131,9 @@ async fn whoever_shows_nothing_or_a_wrong_token_hears_so_and_only_health_is_for_
     assert!(status.message().contains("--secrets"), "{status}");
 
     let mut health = HealthClient::new(running.channel(nameless.path()));
+    let asked = health.check(HealthCheckRequest::default()).await;
+    assert_eq!(asked.unwrap_err().code(), Code::Unauthenticated);
+    let mut health = HealthClient::new(running.channel(&secrets.path().join("actor")));
     assert_eq!(health.check(HealthCheckRequest::default()).await.unwrap().into_inner().status, 1);
     use tonic_reflection::pb::v1::ServerReflectionRequest as Request;
     use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
@@ -144,9 +147,41 @@ async fn whoever_shows_nothing_or_a_wrong_token_hears_so_and_only_health_is_for_
     let status = info(running.channel(nameless.path())).await;
     assert_eq!(status.code(), Code::Unauthenticated);
     assert!(status.message().contains("unknown"), "{status}");
-    assert_eq!((running.refused("no_token"), running.refused("wrong_token")), (2, 1));
+    assert_eq!((running.refused("no_token"), running.refused("wrong_token")), (3, 1));
     // Others are not affected.
     assert_eq!(info(running.channel(&secrets.path().join("learner"))).await.code(), Code::Unimplemented);
+}
+
+#[tokio::test]
+async fn odd_headers_are_no_tokens() {
+    let secrets = cluster(&order());
+    let running = Running::start(&secrets.path().join("replay")).await;
+    let nameless = tempfile::tempdir().unwrap();
+    fs::copy(secrets.path().join("replay/ca.pem"), nameless.path().join("ca.pem")).unwrap();
+    let mut client = ReplayClient::new(running.channel(nameless.path()));
+    let token = fs::read_to_string(secrets.path().join("learner/token")).unwrap();
+    let mut heard = async |header: String| {
+        let mut request = tonic::Request::new(v1::InfoRequest {});
+        request.metadata_mut().insert("authorization", header.parse().unwrap());
+        client.info(request).await.unwrap_err().code()
+    };
+    for odd in [
+        String::new(),
+        "x".into(),
+        "Bearer ".into(),
+        format!("Basic {token}"),
+        token.clone(),
+        format!("Bearer {token} "),
+    ] {
+        let code = heard(odd.clone()).await;
+        assert!(
+            code == Code::Unauthenticated || odd.ends_with(' ') && code == Code::Unimplemented,
+            "{odd:?}: {code:?}"
+        );
+    }
+    for good in ["Bearer", "bearer"] {
+        assert_eq!(heard(format!("{good} {token}")).await, Code::Unimplemented);
+    }
 }
 
 #[tokio::test]

@@ -8,14 +8,13 @@
 //! | `admin` | people who inspect, adjust and save |
 //! | `client` | a program of one's own that writes and samples, like the Python client |
 //!
-//! Doing it again keeps authority and tokens, and makes certificates anew when they are about to expire. What tells that
-//! everything is there is written last.
+//! Doing it again keeps authority and tokens, and makes certificates anew when they are about to expire or something is
+//! missing. What tells that everything is there is written last.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -25,20 +24,21 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use time::OffsetDateTime;
 
 use super::{
-    AUTHORITY, CLIENT, CLIENT_KEY, EXPIRES, EXPIRES_SOON, SERVER, SERVER_KEY, TOKEN, TOKENS, digest,
-    seconds_since_1970, to_hex,
+    AUTHORITY, CLIENT, CLIENT_KEY, EXPIRES, EXPIRES_SOON, SERVER, SERVER_KEY, Secrets, TOKEN, TOKENS, digest,
+    is_token, seconds_since_1970, to_hex,
 };
 use crate::role::Role;
 
 /// The folder of the authority, and its key.
 const AUTHORITY_FOLDER: &str = "authority";
 const AUTHORITY_KEY: &str = "ca-key.pem";
+const LOCK: &str = "lock";
 /// As the authority calls itself.
 const AUTHORITY_NAME: &str = "quiver cluster authority";
-/// How long the authority lasts. Its certificates end sooner.
+/// How long the authority lasts. What it signs should end sooner.
 const AUTHORITY_DAYS: u32 = 20 * 365;
-/// Names by which servers are called from outside, beside those that are given. Ours go by the role alone.
-const HOSTS: [&str; 5] = ["localhost", "127.0.0.1", "::1", "replay", "learner"];
+/// Names by which servers are called from outside, beside their own and those that are given. Ours go by the role alone.
+const HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// Clocks of machines differ, so what is made now is valid a little before.
 const CLOCKS_DIFFER: time::Duration = time::Duration::DAY;
 
@@ -83,13 +83,22 @@ pub enum Made {
 #[derive(Debug, thiserror::Error)]
 pub enum MakeError {
     /// A file.
-    #[error("can't write {path}: {source}", path = path.display())]
+    #[error("can't read or write {path}: {source}", path = path.display())]
     File {
         /// Which.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
+    /// A token that was changed by hand.
+    #[error("{path} holds no token: delete it, and 'quiver certs --renew' makes another", path = .0.display())]
+    Token(PathBuf),
+    /// Who signed is not known any more.
+    #[error(
+        "there are secrets in {path}, and the key of their authority is gone: bring {path}/authority back, or delete all of {path} \
+         to begin anew", path = .0.display()
+    )]
+    Orphans(PathBuf),
     /// A host, or a key that was changed.
     #[error("can't make certificates: {0}")]
     Certificate(#[from] rcgen::Error),
@@ -98,15 +107,16 @@ pub enum MakeError {
 /// Makes what is missing or about to expire below `folder`.
 pub fn make(folder: &Path, order: &Order) -> Result<Made, MakeError> {
     let maker = Maker { folder, order };
-    let before = maker.expiry();
-    if let Some(left) = before.map(|expires| expires.saturating_sub(seconds_since_1970()))
-        && left > EXPIRES_SOON.as_secs()
-        && !order.renew
-    {
-        return Ok(Made::Kept { days: Duration::from_secs(left).as_secs() / (24 * 3600) });
+    let _turn = maker.take_turn()?;
+    let before = maker.expiry()?;
+    let left = before.map_or(0, |expires| expires.saturating_sub(seconds_since_1970()));
+    if left > EXPIRES_SOON.as_secs() && !order.renew && maker.is_complete() {
+        return Ok(Made::Kept { days: left / (24 * 3600) });
     }
+    let existed = maker.read(AUTHORITY_FOLDER, AUTHORITY_KEY)?.is_some();
+    maker.remove(AUTHORITY_FOLDER, EXPIRES)?;
     maker.make()?;
-    Ok(if before.is_some() { Made::Renewed } else { Made::New })
+    Ok(if existed { Made::Renewed } else { Made::New })
 }
 
 struct Maker<'a> {
@@ -137,7 +147,7 @@ impl Maker<'_> {
         }
         for server in SERVERS {
             let hosts = HOSTS.into_iter().map(str::to_owned).chain(self.order.hosts.iter().cloned());
-            let names = hosts.chain([server.dns_name()]).collect();
+            let names = hosts.chain([server.name().to_owned(), server.dns_name()]).collect();
             let usage = ExtendedKeyUsagePurpose::ServerAuth;
             self.certify(&authority, server.name(), [SERVER, SERVER_KEY], names, usage, expires)?;
             self.write(server.name(), TOKENS, &tokens)?;
@@ -155,9 +165,13 @@ impl Maker<'_> {
         let now = OffsetDateTime::now_utc();
         parameters.not_before = now - CLOCKS_DIFFER;
         parameters.not_after = now + time::Duration::days(AUTHORITY_DAYS.into());
-        let key = match self.read(AUTHORITY_FOLDER, AUTHORITY_KEY) {
-            Some(text) if self.read(AUTHORITY_FOLDER, AUTHORITY).is_some() => KeyPair::from_pem(&text)?,
-            _ => {
+        let known = self.read(AUTHORITY_FOLDER, AUTHORITY)?;
+        let key = match self.read(AUTHORITY_FOLDER, AUTHORITY_KEY)?.filter(|_| known.is_some()) {
+            Some(text) => KeyPair::from_pem(&text)?,
+            None if SERVERS.iter().any(|server| self.folder.join(server.name()).join(SERVER).exists()) => {
+                return Err(MakeError::Orphans(self.folder.to_owned()));
+            }
+            None => {
                 let key = KeyPair::generate()?;
                 self.write(AUTHORITY_FOLDER, AUTHORITY_KEY, &key.serialize_pem())?;
                 self.write(AUTHORITY_FOLDER, AUTHORITY, &parameters.self_signed(&key)?.pem())?;
@@ -191,15 +205,19 @@ impl Maker<'_> {
 
     /// What every folder has.
     fn trust(&self, whose: &str, stamp: &str) -> Result<(), MakeError> {
-        let authority = self.read(AUTHORITY_FOLDER, AUTHORITY).unwrap_or_default();
+        let authority = self.read(AUTHORITY_FOLDER, AUTHORITY)?.unwrap_or_default();
         self.write(whose, AUTHORITY, &authority)?;
         self.write(whose, EXPIRES, stamp)
     }
 
     /// The token that is there, or a new one.
     fn token(&self, whose: &str) -> Result<String, MakeError> {
-        if let Some(token) = self.read(whose, TOKEN) {
-            return Ok(token.trim().to_owned());
+        if let Some(token) = self.read(whose, TOKEN)? {
+            let token = token.trim();
+            return match is_token(token.as_bytes()) {
+                true => Ok(token.to_owned()),
+                false => Err(MakeError::Token(self.folder.join(whose).join(TOKEN))),
+            };
         }
         let mut random = [0; 32];
         let failed = |error: rustix::io::Errno| self.failed(whose, TOKEN, error.into());
@@ -209,12 +227,43 @@ impl Maker<'_> {
         Ok(token)
     }
 
-    fn expiry(&self) -> Option<u64> {
-        self.read(AUTHORITY_FOLDER, EXPIRES)?.trim().parse().ok()
+    fn expiry(&self) -> Result<Option<u64>, MakeError> {
+        Ok(self.read(AUTHORITY_FOLDER, EXPIRES)?.and_then(|text| text.trim().parse().ok()))
     }
 
-    fn read(&self, folder: &str, file: &str) -> Option<String> {
-        fs::read_to_string(self.folder.join(folder).join(file)).ok()
+    /// Whether everyone's folder has what was ordered, and can be used. Further hosts are not looked at.
+    fn is_complete(&self) -> bool {
+        let secrets = |whose: &str| Secrets::new(&self.folder.join(whose));
+        let servers = SERVERS.iter().all(|&role| {
+            let secrets = secrets(role.name());
+            let taken = secrets.tokens().is_ok_and(|tokens| tokens.0.is_empty() == self.order.mutual);
+            taken && secrets.server().is_ok() && secrets.certifies(role).unwrap_or(false)
+        });
+        let callers = CALLERS.iter().all(|(caller, _)| {
+            let secrets = secrets(caller);
+            let shown = secrets.token().is_ok_and(|token| token.is_none() == self.order.mutual);
+            shown && secrets.client().is_ok()
+        });
+        servers && callers
+    }
+
+    /// Waits until nobody else makes secrets here.
+    fn take_turn(&self) -> Result<File, MakeError> {
+        let failed = |source| self.failed(AUTHORITY_FOLDER, LOCK, source);
+        let below = self.folder.join(AUTHORITY_FOLDER);
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&below).map_err(failed)?;
+        let lock = File::create(below.join(LOCK)).map_err(failed)?;
+        lock.lock().map_err(failed)?;
+        Ok(lock)
+    }
+
+    /// What a file holds, if there is one.
+    fn read(&self, folder: &str, file: &str) -> Result<Option<String>, MakeError> {
+        match fs::read_to_string(self.folder.join(folder).join(file)) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.failed(folder, file, error)),
+        }
     }
 
     /// Writes a file that only its owner can read; it is there whole or not at all.
@@ -223,8 +272,9 @@ impl Maker<'_> {
         let path = below.join(file);
         let part = path.with_added_extension("part");
         let written = fs::DirBuilder::new().recursive(true).mode(0o700).create(&below).and_then(|()| {
-            let mut out =
-                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
+            // One that a former attempt left may have another mode.
+            let _ = fs::remove_file(&part);
+            let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
             out.write_all(text.as_bytes())?;
             out.sync_all()?;
             fs::rename(&part, &path)
@@ -247,7 +297,6 @@ impl Maker<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secrets::Secrets;
     use std::os::unix::fs::PermissionsExt;
 
     fn order() -> Order {
@@ -271,7 +320,7 @@ mod tests {
         for caller in ["actor", "admin", "client"] {
             assert_eq!(files(caller), "ca.pem expires token");
         }
-        for folder in ["replay", "learner", "actor", "authority"] {
+        for folder in ["replay", "learner", "actor"] {
             let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
             let folder = place.path().join(folder);
             assert_eq!(mode(&folder), 0o700);
@@ -298,6 +347,30 @@ mod tests {
         assert_ne!(before[2], after[2]);
         assert!(matches!(make(place.path(), &order()).unwrap(), Made::Kept { days: 364 | 365 }));
         assert_eq!(make(place.path(), &Order { renew: true, ..order() }).unwrap(), Made::Renewed);
+    }
+
+    #[test]
+    fn what_is_missing_or_damaged_is_made_again_and_what_can_not_be_is_said() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |file: &str| place.path().join(file);
+        make(place.path(), &order()).unwrap();
+        fs::remove_dir_all(at("actor")).unwrap();
+        assert_eq!(make(place.path(), &order()).unwrap(), Made::Renewed);
+        fs::copy(at("learner/server.pem"), at("replay/server.pem")).unwrap();
+        assert_eq!(make(place.path(), &order()).unwrap(), Made::Renewed, "another's certificate");
+        assert_eq!(make(place.path(), &Order { mutual: true, ..order() }).unwrap(), Made::Renewed);
+        assert!(matches!(make(place.path(), &Order { mutual: true, ..order() }).unwrap(), Made::Kept { .. }));
+        make(place.path(), &order()).unwrap();
+
+        fs::write(at("client/token"), "").unwrap();
+        let error = make(place.path(), &order()).unwrap_err().to_string();
+        assert!(error.contains("client/token"), "{error}");
+        fs::remove_file(at("client/token")).unwrap();
+        assert_eq!(make(place.path(), &order()).unwrap(), Made::Renewed);
+
+        fs::remove_dir_all(at("authority")).unwrap();
+        let error = make(place.path(), &order()).unwrap_err().to_string();
+        assert!(error.contains("the key of their authority is gone"), "{error}");
     }
 
     #[test]
