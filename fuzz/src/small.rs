@@ -226,7 +226,8 @@ fn draw_and_update(store: &mut Store, table: usize) {
     let mut drawn = Vec::new();
     let drawing = store.sample_at(table, &[0.0, 0.3, 0.7, 1.0 - f64::EPSILON], |draw, view| {
         assert!(draw.probability > 0.0 && draw.probability <= 1.0 + 1e-9);
-        assert_eq!(draw.times_sampled, view.times_sampled());
+        // This draw is counted once it is taken.
+        assert_eq!(draw.times_sampled, view.times_sampled().saturating_add(1));
         assert_eq!(view.frames().count(), view.lead() + view.next_state().last().unwrap_or(0) + 1);
         drawn.push(draw.key);
     });
