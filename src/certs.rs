@@ -12,8 +12,8 @@ use crate::output::say;
 /// Make an authority, certificates and tokens, so that a cluster on several machines can be secure
 ///
 /// Each process gets a folder of its own, with --secrets: nothing in it is of use to pretend to be someone else. Connections
-/// between machines are then TLS, and everyone may do only what its role is for. Again, with the same folder: whatever
-/// lasts is kept, and certificates that end within 30 days are made anew.
+/// between machines are then TLS, and everyone may do only what its role is for. Run it again on the same folder to renew:
+/// whatever lasts is kept, hosts are added, and certificates that end within 30 days are made anew.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Certs {
@@ -27,11 +27,13 @@ pub struct Certs {
     /// How long certificates last
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=7300))]
     days: u32,
-    /// Callers show certificates instead of tokens
-    #[arg(long)]
+    /// Callers show certificates instead of tokens. It stays so until --tokens
+    #[arg(long, conflicts_with = "tokens")]
     mutual: bool,
-    /// Make certificates anew although they last: after a change of --host or --mutual, or a loss. Tokens stay; delete
-    /// those that shall not
+    /// Callers show tokens, as at first
+    #[arg(long)]
+    tokens: bool,
+    /// Make certificates anew although they last. Tokens are kept; to replace one, delete its file first
     #[arg(long)]
     renew: bool,
 }
@@ -40,7 +42,7 @@ const EXAMPLES: &str = "\
 Example:
   quiver certs                                        then copy each folder to where it is used:
   quiver-replay-server --listen 0.0.0.0:7701 --secrets secrets/replay --data-dir /data/replay
-  quiver-learner --listen 0.0.0.0:7700 --secrets secrets/learner --shard replay-1:7701 ...
+  quiver-learner --listen 0.0.0.0:7700 --secrets secrets/learner --shard replay-1:7701 --config ... --run-dir ...
   quiver-actor --learner trainer:7700 --secrets secrets/actor
   quiver inspect replay-1:7701 --secrets secrets/admin
 
@@ -49,7 +51,8 @@ Keep secrets/authority away from all of them: whoever has it can be anyone.";
 impl Certs {
     pub fn run(&self) -> anyhow::Result<()> {
         let (hosts, days) = (self.hosts.clone(), self.days);
-        let made = make(&self.out, &Order { hosts, days, mutual: self.mutual, renew: self.renew })?;
+        let mutual = (self.mutual || self.tokens).then_some(self.mutual);
+        let made = make(&self.out, &Order { hosts, days, mutual, renew: self.renew })?;
         let out = self.out.display();
         say(&match made {
             Made::New => {
@@ -58,7 +61,9 @@ impl Certs {
                 )
             }
             Made::Renewed => {
-                format!("made new certificates in {out}; start everyone who has the old ones anew")
+                format!(
+                    "made new certificates in {out}: copy the folders again, and start everyone who has the old ones anew"
+                )
             }
             Made::Kept { days } => {
                 format!("{out} is good for {days} more days; --renew makes new certificates all the same")

@@ -19,7 +19,12 @@ pub fn addresses(whose: &str, name: &str) -> anyhow::Result<Vec<Address>> {
         };
     }
     let text = fs::read(path.join("processes.json"));
-    let text = text.with_context(|| format!("{} does not train now, so nobody answers", path.display()))?;
+    let Ok(text) = text else {
+        bail!(
+            "{} does not train now, or was not started by 'quiver train' on this machine: then name an address, host:port",
+            path.display()
+        );
+    };
     let processes: Vec<Value> = serde_json::from_slice(&text).context("processes.json is no list")?;
     let named =
         processes.iter().filter(|process| process["name"].as_str().is_some_and(|own| own.starts_with(name)));

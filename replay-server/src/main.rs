@@ -13,16 +13,24 @@ use tracing::info;
 /// machine is for others. Two at least: one may be at the store while the other says how it goes.
 const THREADS: (usize, usize) = (2, 8);
 
-fn main() -> anyhow::Result<()> {
+fn main() {
     let args = Args::parse();
-    let config = Config::try_from(&args)?;
+    if let Err(error) = run(&args) {
+        let text = format!("{error:#}");
+        eprintln!("error: {}", text.split_whitespace().collect::<Vec<_>>().join(" "));
+        std::process::exit(1);
+    }
+}
+
+fn run(args: &Args) -> anyhow::Result<()> {
+    let config = Config::try_from(args)?;
     telemetry::init(&args.telemetry)?;
     if args.lifeline {
         telemetry::lifeline();
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from).clamp(THREADS.0, THREADS.1);
     let runtime = runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-    runtime.block_on(serve(&args, &config))
+    runtime.block_on(serve(args, &config))
 }
 
 async fn serve(args: &Args, config: &Config) -> anyhow::Result<()> {

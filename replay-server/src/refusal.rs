@@ -16,7 +16,8 @@ pub enum Refusal {
     Protocol(u32),
     /// A caller from elsewhere.
     #[error(
-        "this shard belongs to run {ours:?}, the caller to run {theirs:?}: give it the address of its own shard"
+        "this shard belongs to run {ours:?}, the caller to run {theirs:?}: give it the address of its own shard, or for a \
+         new run start a shard with another --data-dir"
     )]
     Run {
         /// The shard's run.

@@ -60,7 +60,7 @@ fn python(arguments: &[&str], path: &[&Path]) -> Output {
 /// A shard that asks who calls, and the secrets of its cluster.
 fn secured() -> (Process, TempDir) {
     let secrets = tempfile::tempdir().unwrap();
-    make(secrets.path(), &Order { hosts: Vec::new(), days: 30, mutual: false, renew: false }).unwrap();
+    make(secrets.path(), &Order { hosts: Vec::new(), days: 30, mutual: None, renew: false }).unwrap();
     let own = secrets.path().join("replay").display().to_string();
     (Process::start(Some("127.0.0.1:0"), &["--secrets", &own]), secrets)
 }

@@ -144,6 +144,22 @@ def every_panel_has_data(prometheus):
     say(shown.strip())
 
 
+def alerts_fire_and_end(cluster, prometheus):
+    """Those that can be brought about in minutes; promtool has cases for all of them."""
+    def firing():
+        return {series["metric"]["alertname"] for series in prometheus.results('ALERTS{alertstate="firing"}')}
+
+    until("ActorsLost fires: there were eight", lambda: "ActorsLost" in firing())
+    for service, expected in [("replay", {"ShardLost"}), ("learner", {"LearnerLost", "NoInsertsAcknowledged"})]:
+        container, words = cluster.running(service)[0], " and ".join(sorted(expected))
+        run("docker", "stop", "--time", "60", container)
+        until(f"without {inspect(container)['Name'][1:]}: {words}", lambda: expected <= firing(), 480)
+        run("docker", "start", container)
+        until("it is back, and they end", lambda: not expected & firing())
+        prometheus.until_shows("everyone answers", members(2))
+        prometheus.training_goes_on()
+
+
 def pictures_are_taken(cluster, prometheus, folder):
     """When curves are long enough, and with as many actors as at first."""
     cluster.up(replay=2, actor=4)
@@ -221,6 +237,7 @@ def story(cluster, prometheus, screenshots):
     the_learner_is_killed(cluster, prometheus)
     an_actor_is_cut_off(cluster, prometheus)
     every_panel_has_data(prometheus)
+    alerts_fire_and_end(cluster, prometheus)
     if screenshots:
         pictures_are_taken(cluster, prometheus, screenshots)
     frames = it_is_stopped(cluster)

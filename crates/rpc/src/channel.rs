@@ -116,6 +116,10 @@ impl Credentials {
         let broke = status.source().is_some() && !text.starts_with(CANNOT_CONNECT);
         if broke && self.0.is_none() && address.authority().is_some() {
             text.push_str(" (if it asks for TLS: give --secrets)");
+        } else if text.contains("fatal alert") {
+            text.push_str(
+                " (it does not accept our certificate: has it expired, or is it of another 'quiver certs'?)",
+            );
         }
         text
     }

@@ -26,7 +26,7 @@ use tower::Layer;
 use tracing::warn;
 
 use crate::edge::Edge;
-use crate::role::{Role, Roles};
+use crate::role::{Role, Roles, whom};
 use crate::secrets::{Secrets, SecretsError, Tokens};
 
 /// Strangers that are remembered as logged. Beyond that nobody new is logged, only counted.
@@ -85,6 +85,14 @@ impl Gate {
             Some(rustls::Error::InvalidMessage(_)) => {
                 ("plain", "it does not speak TLS: is it started without --secrets?")
             }
+            Some(rustls::Error::InvalidCertificate(rustls::CertificateError::ExpiredContext { .. })) => (
+                "expired",
+                "its certificate has expired: run 'quiver certs' again, and start it anew with the new one",
+            ),
+            Some(rustls::Error::AlertReceived(rustls::AlertDescription::CertificateExpired)) => (
+                "own-expired",
+                "our certificate has expired: run 'quiver certs' again, and start this server anew",
+            ),
             Some(rustls::Error::InvalidCertificate(_)) => {
                 ("certificate", "its certificate is not good here: are both --secrets of one 'quiver certs'?")
             }
@@ -94,7 +102,8 @@ impl Gate {
             _ => ("handshake", "the connection broke before it was secure"),
         };
         if guard.is_first(address, reason) {
-            warn!(peer = ?address, %error, hint, "refused a connection; more like this are only counted");
+            let peer = address.map(tracing::field::display);
+            warn!(peer, %error, hint, "refused a connection; more like this are only counted");
         }
     }
 
@@ -107,7 +116,8 @@ impl Gate {
             if guard.is_first(peer.address, refusal.reason()) {
                 let call: String =
                     path.trim_start_matches("/quiver.v1.").chars().take(PATH_LOGGED_MAX).collect();
-                warn!(peer = ?peer.address, call, "refused: {refusal}; more like this are only counted");
+                let peer = peer.address.map(tracing::field::display);
+                warn!(peer, call, "refused: {refusal}; more like this are only counted");
             }
             refusal.status(path)
         })
@@ -175,7 +185,8 @@ impl Refusal {
             Refusal::WrongRole(roles) => {
                 let method = path.rsplit('/').next().unwrap_or_default();
                 Status::permission_denied(format!(
-                    "{roles} may not call {method}: use the secrets of whom it is for"
+                    "{roles} may not call {method}, which is for {}: give --secrets of that role",
+                    whom(path)
                 ))
             }
         }

@@ -106,6 +106,12 @@ impl fmt::Display for Roles {
     }
 }
 
+/// Whom a call is for, in words.
+pub(crate) fn whom(path: &str) -> String {
+    let names: Vec<&str> = caller_of(path).unwrap_or(&Role::ALL).iter().map(|role| role.name()).collect();
+    names.join(" and ")
+}
+
 /// Whom a call is for. `None`: everyone with any role, as reflection is; what does not exist says so itself.
 fn caller_of(path: &str) -> Option<&'static [Role]> {
     let method = path.strip_prefix("/quiver.v1.")?;

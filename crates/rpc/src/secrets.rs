@@ -56,12 +56,16 @@ const EXPIRES_SOON: Duration = Duration::from_secs(30 * 24 * 3600);
 #[derive(Debug, thiserror::Error)]
 pub enum SecretsError {
     /// A file is missing or can't be read.
-    #[error("can't read {path}: {source}; 'quiver certs' makes folders with all that a process needs", path = path.display())]
+    #[error(
+        "can't read {path}: {error}; --secrets wants the folder of one role, as 'quiver certs' makes them: secrets/actor, \
+         secrets/learner, secrets/replay, secrets/admin",
+        path = path.display()
+    )]
     Read {
         /// Which.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        error: io::Error,
     },
     /// A file does not hold what it should.
     #[error("{path} is not usable: {reason}", path = path.display())]
@@ -172,7 +176,7 @@ impl Secrets {
 
     fn text(&self, file: &str) -> Result<String, SecretsError> {
         let path = self.folder.join(file);
-        fs::read_to_string(&path).map_err(|source| SecretsError::Read { path, source })
+        fs::read_to_string(&path).map_err(|error| SecretsError::Read { path, error })
     }
 
     fn unusable(&self, file: &str, reason: &impl ToString) -> SecretsError {

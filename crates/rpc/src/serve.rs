@@ -88,6 +88,9 @@ impl Listener {
         if self.gate.tls().is_some() {
             info!("only TLS is spoken, and each call needs its role");
         }
+        if self.gate.tls().is_none() && !self.address.is_local() {
+            warn!(address = %self.address, "everyone who reaches this address may do everything here");
+        }
         info!(address = %self.address, "serving");
         {
             let accepting = accept(&self.sockets, CONNECTIONS_MAX, &self.edge, &self.gate, accepted, dropped);

@@ -29,7 +29,7 @@ use tonic_health::pb::health_client::HealthClient;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn order() -> Order {
-    Order { hosts: Vec::new(), days: 365, mutual: false, renew: false }
+    Order { hosts: Vec::new(), days: 365, mutual: None, renew: false }
 }
 
 fn cluster(order: &Order) -> TempDir {
@@ -117,7 +117,7 @@ async fn each_role_may_do_what_it_is_for_by_token() {
 
 #[tokio::test]
 async fn each_role_may_do_what_it_is_for_by_certificate() {
-    check_roles(&Order { mutual: true, ..order() }).await;
+    check_roles(&Order { mutual: Some(true), ..order() }).await;
 }
 
 #[tokio::test]
@@ -225,7 +225,7 @@ async fn a_connection_that_never_becomes_secure_holds_nobody_up() {
 
 #[tokio::test]
 async fn another_authority_is_believed_by_neither_side() {
-    let (ours, theirs) = (cluster(&order()), cluster(&Order { mutual: true, ..order() }));
+    let (ours, theirs) = (cluster(&order()), cluster(&Order { mutual: Some(true), ..order() }));
     let running = Running::start(&ours.path().join("replay")).await;
     let status = info(running.channel(&theirs.path().join("learner"))).await;
     assert_eq!(status.code(), Code::Unavailable);
@@ -247,7 +247,7 @@ async fn another_authority_is_believed_by_neither_side() {
 #[tokio::test]
 async fn what_has_expired_is_believed_by_neither_side() {
     // Valid until now.
-    let over = cluster(&Order { days: 0, mutual: true, ..order() });
+    let over = cluster(&Order { days: 0, mutual: Some(true), ..order() });
     tokio::time::sleep(Duration::from_millis(1100)).await;
     let running = Running::start(&over.path().join("replay")).await;
     let status = info(running.channel(&over.path().join("learner"))).await;
@@ -259,7 +259,7 @@ async fn what_has_expired_is_believed_by_neither_side() {
     for file in ["ca.pem", "client.pem", "client-key.pem"] {
         fs::copy(over.path().join("learner").join(file), old.path().join(file)).unwrap();
     }
-    make(over.path(), &Order { mutual: true, ..order() }).unwrap();
+    make(over.path(), &Order { mutual: Some(true), ..order() }).unwrap();
     let running = Running::start(&over.path().join("replay")).await;
     let status = info(running.channel(old.path())).await;
     never_arrived(&status);

@@ -33,6 +33,9 @@ use crate::role::Role;
 const AUTHORITY_FOLDER: &str = "authority";
 const AUTHORITY_KEY: &str = "ca-key.pem";
 const LOCK: &str = "lock";
+/// What was ordered: what callers show, then a host in each line.
+const ORDERED: &str = "ordered";
+const MUTUAL: &str = "certificates";
 /// As the authority calls itself.
 const AUTHORITY_NAME: &str = "quiver cluster authority";
 /// How long the authority lasts. What it signs should end sooner.
@@ -59,8 +62,8 @@ pub struct Order {
     pub hosts: Vec<String>,
     /// How long certificates last.
     pub days: u32,
-    /// Callers show certificates instead of tokens.
-    pub mutual: bool,
+    /// Whether callers show certificates instead of tokens; as before if it is not said, and tokens at first.
+    pub mutual: Option<bool>,
     /// Make certificates anew although they last.
     pub renew: bool,
 }
@@ -83,13 +86,16 @@ pub enum Made {
 #[derive(Debug, thiserror::Error)]
 pub enum MakeError {
     /// A file.
-    #[error("can't read or write {path}: {source}", path = path.display())]
+    #[error("can't read or write {path}: {error}", path = path.display())]
     File {
         /// Which.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        error: io::Error,
     },
+    /// Not a host.
+    #[error("--host {0:?} is neither a name nor an address")]
+    Host(String),
     /// A token that was changed by hand.
     #[error("{path} holds no token: delete it, and 'quiver certs --renew' makes another", path = .0.display())]
     Token(PathBuf),
@@ -106,17 +112,49 @@ pub enum MakeError {
 
 /// Makes what is missing or about to expire below `folder`.
 pub fn make(folder: &Path, order: &Order) -> Result<Made, MakeError> {
-    let maker = Maker { folder, order };
-    let _turn = maker.take_turn()?;
+    let turn = take_turn(folder)?;
+    let order = with_what_was_ordered_before(folder, order)?;
+    let maker = Maker { folder, order: &order };
     let before = maker.expiry()?;
     let left = before.map_or(0, |expires| expires.saturating_sub(seconds_since_1970()));
-    if left > EXPIRES_SOON.as_secs() && !order.renew && maker.is_complete() {
+    if left > EXPIRES_SOON.as_secs() && !order.renew && maker.is_complete()? {
         return Ok(Made::Kept { days: left / (24 * 3600) });
     }
     let existed = maker.read(AUTHORITY_FOLDER, AUTHORITY_KEY)?.is_some();
     maker.remove(AUTHORITY_FOLDER, EXPIRES)?;
     maker.make()?;
+    drop(turn);
     Ok(if existed { Made::Renewed } else { Made::New })
+}
+
+/// Waits until nobody else makes secrets here, and keeps others waiting as long as this lives.
+fn take_turn(folder: &Path) -> Result<File, MakeError> {
+    let below = folder.join(AUTHORITY_FOLDER);
+    let failed = |error| MakeError::File { path: below.join(LOCK), error };
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&below).map_err(failed)?;
+    let lock = File::create(below.join(LOCK)).map_err(failed)?;
+    lock.lock().map_err(failed)?;
+    Ok(lock)
+}
+
+/// Hosts add up, and what callers show stays, until something else is said.
+fn with_what_was_ordered_before(folder: &Path, order: &Order) -> Result<Order, MakeError> {
+    let sound = |host: &&String| {
+        !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:*_".contains(&byte))
+    };
+    if let Some(host) = order.hosts.iter().find(|host| !sound(host)) {
+        return Err(MakeError::Host(host.clone()));
+    }
+    let path = folder.join(AUTHORITY_FOLDER).join(ORDERED);
+    let before = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        read => read.map_err(|error| MakeError::File { path, error })?,
+    };
+    let mut lines = before.lines();
+    let mutual = lines.next() == Some(MUTUAL);
+    let mut hosts: Vec<String> = lines.map(str::to_owned).collect();
+    hosts.extend(order.hosts.iter().filter(|host| !before.lines().any(|known| known == *host)).cloned());
+    Ok(Order { hosts, mutual: Some(order.mutual.unwrap_or(mutual)), ..order.clone() })
 }
 
 struct Maker<'a> {
@@ -131,7 +169,7 @@ impl Maker<'_> {
         let stamp = expires.unix_timestamp().max(0).to_string();
         let mut tokens = String::new();
         for (caller, roles) in CALLERS {
-            if self.order.mutual {
+            if self.is_mutual() {
                 let names = roles.iter().map(|role| role.dns_name()).collect();
                 let usage = ExtendedKeyUsagePurpose::ClientAuth;
                 self.certify(&authority, caller, [CLIENT, CLIENT_KEY], names, usage, expires)?;
@@ -153,7 +191,18 @@ impl Maker<'_> {
             self.write(server.name(), TOKENS, &tokens)?;
             self.trust(server.name(), &stamp)?;
         }
+        self.write(AUTHORITY_FOLDER, ORDERED, &self.ordered())?;
         self.write(AUTHORITY_FOLDER, EXPIRES, &stamp)
+    }
+
+    fn is_mutual(&self) -> bool {
+        self.order.mutual.unwrap_or(false)
+    }
+
+    fn ordered(&self) -> String {
+        let shown = if self.is_mutual() { MUTUAL } else { "tokens" };
+        let lines = std::iter::once(shown).chain(self.order.hosts.iter().map(String::as_str));
+        lines.map(|line| format!("{line}\n")).collect()
     }
 
     /// Who signs: who signed before, if the key is there.
@@ -231,30 +280,23 @@ impl Maker<'_> {
         Ok(self.read(AUTHORITY_FOLDER, EXPIRES)?.and_then(|text| text.trim().parse().ok()))
     }
 
-    /// Whether everyone's folder has what was ordered, and can be used. Further hosts are not looked at.
-    fn is_complete(&self) -> bool {
+    /// Whether everyone's folder has what is ordered, and can be used.
+    fn is_complete(&self) -> Result<bool, MakeError> {
+        if self.read(AUTHORITY_FOLDER, ORDERED)? != Some(self.ordered()) {
+            return Ok(false);
+        }
         let secrets = |whose: &str| Secrets::new(&self.folder.join(whose));
         let servers = SERVERS.iter().all(|&role| {
             let secrets = secrets(role.name());
-            let taken = secrets.tokens().is_ok_and(|tokens| tokens.0.is_empty() == self.order.mutual);
+            let taken = secrets.tokens().is_ok_and(|tokens| tokens.0.is_empty() == self.is_mutual());
             taken && secrets.server().is_ok() && secrets.certifies(role).unwrap_or(false)
         });
         let callers = CALLERS.iter().all(|(caller, _)| {
             let secrets = secrets(caller);
-            let shown = secrets.token().is_ok_and(|token| token.is_none() == self.order.mutual);
+            let shown = secrets.token().is_ok_and(|token| token.is_none() == self.is_mutual());
             shown && secrets.client().is_ok()
         });
-        servers && callers
-    }
-
-    /// Waits until nobody else makes secrets here.
-    fn take_turn(&self) -> Result<File, MakeError> {
-        let failed = |source| self.failed(AUTHORITY_FOLDER, LOCK, source);
-        let below = self.folder.join(AUTHORITY_FOLDER);
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&below).map_err(failed)?;
-        let lock = File::create(below.join(LOCK)).map_err(failed)?;
-        lock.lock().map_err(failed)?;
-        Ok(lock)
+        Ok(servers && callers)
     }
 
     /// What a file holds, if there is one.
@@ -279,7 +321,7 @@ impl Maker<'_> {
             out.sync_all()?;
             fs::rename(&part, &path)
         });
-        written.map_err(|source| self.failed(folder, file, source))
+        written.map_err(|error| self.failed(folder, file, error))
     }
 
     fn remove(&self, folder: &str, file: &str) -> Result<(), MakeError> {
@@ -289,8 +331,8 @@ impl Maker<'_> {
         }
     }
 
-    fn failed(&self, folder: &str, file: &str, source: io::Error) -> MakeError {
-        MakeError::File { path: self.folder.join(folder).join(file), source }
+    fn failed(&self, folder: &str, file: &str, error: io::Error) -> MakeError {
+        MakeError::File { path: self.folder.join(folder).join(file), error }
     }
 }
 
@@ -300,7 +342,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     fn order() -> Order {
-        Order { hosts: vec!["trainer.example".into()], days: 365, mutual: false, renew: false }
+        Order { hosts: vec!["trainer.example".into()], days: 365, mutual: None, renew: false }
     }
 
     #[test]
@@ -358,9 +400,16 @@ mod tests {
         assert_eq!(make(place.path(), &order()).unwrap(), Made::Renewed);
         fs::copy(at("learner/server.pem"), at("replay/server.pem")).unwrap();
         assert_eq!(make(place.path(), &order()).unwrap(), Made::Renewed, "another's certificate");
-        assert_eq!(make(place.path(), &Order { mutual: true, ..order() }).unwrap(), Made::Renewed);
-        assert!(matches!(make(place.path(), &Order { mutual: true, ..order() }).unwrap(), Made::Kept { .. }));
-        make(place.path(), &order()).unwrap();
+        let ordered = |hosts: &[&str], mutual| {
+            let hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
+            make(place.path(), &Order { hosts, mutual, ..order() })
+        };
+        assert_eq!(ordered(&[], Some(true)).unwrap(), Made::Renewed);
+        assert!(matches!(ordered(&[], None).unwrap(), Made::Kept { .. }), "it stays with certificates");
+        assert_eq!(ordered(&["other.example"], None).unwrap(), Made::Renewed);
+        assert!(matches!(ordered(&["trainer.example"], None).unwrap(), Made::Kept { .. }), "hosts add up");
+        assert!(ordered(&["two words"], None).unwrap_err().to_string().contains("two words"));
+        assert_eq!(ordered(&[], Some(false)).unwrap(), Made::Renewed);
 
         fs::write(at("client/token"), "").unwrap();
         let error = make(place.path(), &order()).unwrap_err().to_string();
@@ -377,7 +426,7 @@ mod tests {
     fn certificates_can_take_the_place_of_tokens() {
         let place = tempfile::tempdir().unwrap();
         make(place.path(), &order()).unwrap();
-        make(place.path(), &Order { mutual: true, renew: true, ..order() }).unwrap();
+        make(place.path(), &Order { mutual: Some(true), ..order() }).unwrap();
         let actor = Secrets::new(&place.path().join("actor"));
         assert_eq!(actor.token().unwrap(), None);
         actor.client().unwrap();
