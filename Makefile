@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= passive
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build train cluster test dashboards test-compose test-kubernetes bench fuzz clean
+.PHONY: help setup build train cluster test same-weights dashboards test-compose test-kubernetes bench fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,10 @@ test: setup ## Check format, lints and documentation, then run every test
 	cargo build --release --workspace --bins --locked
 	cargo test --release --workspace --locked
 	deploy/check-monitoring
+
+same-weights: build ## Prove that a refactoring changed no behaviour: train BASE=<commit> and this tree, compare bit for bit
+	@test -n "$(BASE)" || { echo "error: name the commit to compare with: make same-weights BASE=main~1" >&2; exit 2; }
+	python3 tests/same_weights/run.py --base $(BASE)
 
 dashboards: ## Write the dashboards' files again, after crates/dashboards has changed
 	cargo run --release --locked -p quiver-dashboards -- write
