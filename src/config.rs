@@ -1,10 +1,13 @@
 //! `quiver config`: which settings would be in force, and which presets there are.
 
 use clap::{Args, Subcommand};
-use run::presets::PRESETS;
+use run::presets::{self, PRESETS};
 
 use crate::output::say;
 use crate::sources::Sources;
+
+/// The game whose settings are shown when the user names neither a game nor a preset.
+const EXAMPLE_GAME: &str = "pong";
 
 /// Show settings and presets
 #[derive(Args)]
@@ -40,7 +43,7 @@ impl Config {
     pub fn run(&self) -> anyhow::Result<()> {
         match &self.command {
             Command::Show(show) => show.run(),
-            Command::Presets => say(presets().trim_end()),
+            Command::Presets => say(list_presets().trim_end()),
         }
     }
 }
@@ -48,16 +51,14 @@ impl Config {
 impl Show {
     fn run(&self) -> anyhow::Result<()> {
         let layers = self.sources.layers()?;
-        let stand_in = match layers.preset {
-            Some("cartpole") => "cartpole",
-            _ => "pong",
-        };
-        let game = self.game.as_deref().or(layers.file.is_none().then_some(stand_in));
+        let preset = layers.preset.and_then(|name| presets::find(name).ok());
+        let example = preset.map_or(EXAMPLE_GAME, |preset| preset.example_game);
+        let game = self.game.as_deref().or(layers.file.is_none().then_some(example));
         say(layers.resolve(game)?.to_toml(self.explain).trim_end())
     }
 }
 
-fn presets() -> String {
+fn list_presets() -> String {
     let mut out = String::new();
     for preset in PRESETS {
         out += &format!("{}: {}\n", preset.name, preset.about);

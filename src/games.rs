@@ -20,7 +20,7 @@ impl Games {
     #[expect(clippy::unused_self, reason = "every command is run alike")]
     pub fn run(&self) -> anyhow::Result<()> {
         let games = envs::games();
-        let roms = roms(&games);
+        let roms = roms();
         // As ls does: columns for people, a name per line for programs.
         if stdout().is_terminal() {
             let width = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).unwrap_or(COLUMNS);
@@ -34,18 +34,18 @@ impl Games {
     }
 }
 
-/// Where ROMs are looked for and which were not found.
-fn roms(games: &[String]) -> String {
-    let folder = envs::roms::directory();
-    let atari: Vec<_> = games.iter().filter(|game| *game != "cartpole").collect();
-    let missing = atari.iter().filter(|game| envs::roms::find(game, Some(&folder)).is_err()).count();
-    let found = atari.len() - missing;
-    let mend = if missing > 0 {
-        format!(", {missing} missing: run `make setup`, or set QUIVER_ROMS")
-    } else {
-        String::new()
+/// How many ROMs are installed, where, and what to do about missing ones.
+fn roms() -> String {
+    let (folder, entries) = (envs::roms::directory(), envs::entries());
+    let with_rom: Vec<_> = entries.iter().filter(|entry| entry.needs_rom).collect();
+    let is_there = |name: &str| envs::roms::find(name, Some(&folder)).is_ok();
+    let found = with_rom.iter().filter(|entry| is_there(entry.name)).count();
+    let remedy = match with_rom.len() - found {
+        0 => String::new(),
+        missing => format!(", {missing} missing: run `make setup`, or set QUIVER_ROMS"),
     };
-    format!("{} games; {found} of {} ROMs found in {}{mend}", games.len(), atari.len(), folder.display())
+    let (games, roms) = (entries.len(), with_rom.len());
+    format!("{games} games; {found} of {roms} ROMs found in {}{remedy}", folder.display())
 }
 
 /// Names down the columns, as many columns as fit.

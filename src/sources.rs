@@ -38,7 +38,7 @@ const PREFIX: &str = "QUIVER_";
 /// A preset, a file and flags.
 #[derive(Args)]
 pub struct Sources {
-    /// Settings to start from: paper-atari, authors-atari, quick or cartpole (see 'quiver config presets')
+    /// Settings to start from ('quiver config presets' lists them) [default: the game's own]
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
     /// A TOML file with settings, laid over the preset ('quiver config show' prints one)

@@ -37,6 +37,9 @@ pub enum LaneError {
     /// A saved lane does not fit.
     #[error("saved lane does not fit: {0}")]
     State(String),
+    /// The environment has no way to save its state.
+    #[error("{0} cannot save its state, so a run of it has no lockstep checkpoints: leave out --lockstep")]
+    StateNotSaved(String),
     /// The environment refused its state.
     #[error(transparent)]
     Environment(#[from] EnvError),
@@ -164,11 +167,13 @@ impl Lane {
         Some(Chunk { lane: self.memory.key, sequence, first_step, steps, frames, items })
     }
 
-    /// The lane as bytes. Whatever there is to send must have been taken.
-    pub fn save(&self) -> Vec<u8> {
+    /// The lane as bytes. The caller takes the pending chunk first.
+    pub fn save(&self) -> Result<Vec<u8>, LaneError> {
         assert!(self.chunk.is_empty(), "a lane is saved between chunks");
-        let saved = (&self.memory, self.environment.save(), self.encoder.state());
-        postcard::to_stdvec(&saved).expect("a lane can always be written")
+        let not_saved = || LaneError::StateNotSaved(self.environment.spec().game.clone());
+        let environment = self.environment.save().ok_or_else(not_saved)?;
+        let saved = (&self.memory, environment, self.encoder.state());
+        Ok(postcard::to_stdvec(&saved).expect("a lane can always be written"))
     }
 
     /// Goes on from [`Lane::save`], in a lane made with the same rules and game.

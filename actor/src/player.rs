@@ -89,7 +89,7 @@ impl Player {
     }
 
     /// Every lane as bytes.
-    pub fn save(&self) -> Vec<Vec<u8>> {
+    pub fn save(&self) -> Result<Vec<Vec<u8>>, LaneError> {
         self.lanes.iter().map(Lane::save).collect()
     }
 

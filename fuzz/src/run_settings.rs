@@ -62,7 +62,7 @@ fn changes(text: &[u8]) {
 pub fn seeds() -> Vec<Vec<u8>> {
     let resolved = |game| Layers::default().resolve(Some(game)).expect("the game has settings");
     let mut seeds = Vec::new();
-    for game in ["pong", "cartpole"] {
+    for game in ["pong", envs::CARTPOLE] {
         let mut resolved = resolved(game);
         // One of those that need all their digits.
         resolved.settings.temperature = 0.907_303_832_202_868_9;

@@ -17,8 +17,8 @@ const LIST: &str = "../../../../roms.sha256";
 
 pub fn roms() -> Finding {
     let folder = envs::roms::directory();
-    let games = envs::games();
-    let atari: Vec<&str> = games.iter().map(String::as_str).filter(|game| *game != "cartpole").collect();
+    let with_rom = envs::entries().iter().filter(|entry| entry.needs_rom);
+    let atari: Vec<&str> = with_rom.map(|entry| entry.name).collect();
     let faults: Vec<String> = match fs::read_to_string(folder.join(LIST)) {
         Ok(text) => {
             let list = read_list(&text);

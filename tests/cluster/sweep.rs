@@ -110,7 +110,7 @@ fn one_command_makes_all_figures_and_the_report() {
         assert!(report.contains(&format!("fig{figure}.png")), "{report}");
     }
     assert!(said.ends_with(&format!("report  {}\n", Path::new("out/report.html").display())), "{said}");
-    assert!(report.contains("Cartpole: uniform and valuable replay"), "{report}");
+    assert!(report.contains("CartPole: uniform and valuable replay"), "{report}");
 
     // A sweep with other settings is refused before anything is made, and nothing is reported.
     let mut refused = start_figure(folder, "all", &["--strategies", "uniform,ver", "--set", "discount=0.9"]);

@@ -3,15 +3,20 @@
 //! A cart on a track carries a pole; pushing left or right has to keep the pole up. It learns in minutes and needs no
 //! ROM, so it is the environment of most tests.
 
+use std::borrow::Cow;
 use std::f64::consts::PI;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::{Element, EnvError, Environment, Image, Observation, Outcome, Spec, saved};
+use crate::registry::Entry;
+use crate::{Element, EnvError, Environment, Image, Observation, Options, Outcome, Spec, saved};
 
-pub(crate) const NAME: &str = "cartpole";
+/// The name of CartPole, for experiments that are about it.
+pub const CARTPOLE: &str = "cartpole";
+
+const NAME: &str = CARTPOLE;
 
 const GRAVITY: f64 = 9.8;
 const CART_MASS: f64 = 1.0;
@@ -25,6 +30,37 @@ const START_RANGE: f64 = 0.05;
 /// Version 0 ends here; the pole may still stand, so it is a truncation.
 const MAX_STEPS: u32 = 200;
 
+/// CartPole in the registry.
+pub(crate) fn entry() -> Entry {
+    Entry {
+        name: NAME,
+        aliases: &[],
+        display_name: Cow::Borrowed("CartPole"),
+        suite: NAME,
+        default_preset: NAME,
+        observation: observation(),
+        frames_per_second: 1.0 / SECONDS_PER_STEP,
+        needs_rom: false,
+        saves_state: true,
+        // The dynamics are version 0's and take no options.
+        fixed_settings: &[
+            ("frame_skip", "1"),
+            ("noop_max", "0"),
+            ("time_limit_frames", "200"),
+            ("sticky_actions", "0"),
+        ],
+        make,
+    }
+}
+
+fn make(_entry: &Entry, _options: &Options, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
+    Ok(Box::new(CartPole::new(seed)))
+}
+
+fn observation() -> Observation {
+    Observation { element: Element::F32, shape: vec![4] }
+}
+
 /// All that changes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct State {
@@ -35,18 +71,18 @@ struct State {
     rng: ChaCha8Rng,
 }
 
-pub(crate) struct CartPole {
+struct CartPole {
     spec: Spec,
     state: State,
     observation: [u8; 16],
 }
 
 impl CartPole {
-    pub(crate) fn new(seed: u64) -> CartPole {
+    fn new(seed: u64) -> CartPole {
         let spec = Spec {
             game: NAME.to_owned(),
             actions: vec!["left".to_owned(), "right".to_owned()],
-            observation: Observation { element: Element::F32, shape: vec![4] },
+            observation: observation(),
             frames_per_step: 1,
         };
         let rng = ChaCha8Rng::seed_from_u64(seed);
@@ -113,8 +149,8 @@ impl Environment for CartPole {
         draw(self.state.physics[0], self.state.physics[2])
     }
 
-    fn save(&self) -> Vec<u8> {
-        saved::seal(NAME, &self.state)
+    fn save(&self) -> Option<Vec<u8>> {
+        Some(saved::seal(NAME, &self.state))
     }
 
     fn restore(&mut self, state: &[u8]) -> Result<(), EnvError> {
@@ -232,10 +268,10 @@ mod tests {
         for i in 0..7 {
             original.step(i % 2);
         }
-        let saved = original.save();
+        let saved = original.save().unwrap();
         let mut restored = CartPole::new(99);
         restored.restore(&saved).unwrap();
-        assert_eq!(restored.save(), saved);
+        assert_eq!(restored.save().unwrap(), saved);
         for i in 0..300 {
             let action = if i % 50 < 25 { balance(&original) } else { i % 2 };
             assert_eq!(original.observation(), restored.observation());
@@ -252,7 +288,7 @@ mod tests {
     #[test]
     fn a_damaged_state_changes_nothing() {
         let mut cartpole = CartPole::new(5);
-        let before = cartpole.save();
+        let before = cartpole.save().unwrap();
         assert!(cartpole.restore(b"garbage").is_err());
         assert!(cartpole.restore(&before[..before.len() - 1]).is_err());
         let state = || cartpole.state.clone();
@@ -264,7 +300,7 @@ mod tests {
         for state in impossible.map(|state| saved::seal(NAME, &state)) {
             assert!(cartpole.restore(&state).is_err());
         }
-        assert_eq!(cartpole.save(), before);
+        assert_eq!(cartpole.save().unwrap(), before);
     }
 
     #[test]

@@ -35,8 +35,13 @@ pub enum EnvError {
         found: String,
     },
     /// The emulator refused the ROM or a state.
+    #[cfg(feature = "ale")]
     #[error(transparent)]
     Ale(#[from] ale::AleError),
+    /// The game is known, but this program has no emulator.
+    #[cfg(not(feature = "ale"))]
+    #[error("'{0}' is an Atari game and this program was built without ALE: build it with the feature `ale`")]
+    BuiltWithoutAle(&'static str),
     /// A setting that makes no sense.
     #[error("{name} is {value}, but must be {must_be}")]
     Option {

@@ -1,31 +1,37 @@
-//! What an agent plays: [`Environment`], with Atari as DQN plays it and CartPole behind it; and [`grid`], the paper's worlds that fit in a table.
+//! Environments: the [`Environment`] trait, the registry of implementations ([`find`], [`make`]), and [`grid`], the paper's
+//! worlds that fit in a table.
 //!
-//! An environment plays and reports facts. Clipping rewards, ending an episode at a lost life and stacking frames belong to
-//! whoever learns from it; the raw reward, the lost life and the newest frame are all here. Everything random comes from
-//! the seed given to [`make`], and [`Environment::save`] keeps all of it, so that a run can stop and go on as if it had
-//! not.
+//! An environment reports facts: the raw reward, a lost life, the newest frame. Clipping rewards, ending an episode at a lost
+//! life and stacking frames belong to the actor and the learner. Everything random comes from the seed given to [`make`], and
+//! [`Environment::save`] captures all of it, so that a run can stop and resume bit for bit.
+//!
+//! The cargo feature `ale` (on by default) builds the Arcade Learning Environment. Without it Atari games keep their names
+//! and entries, and making one is an error; crates that only read entries switch it off and build no C++.
 
 #![forbid(unsafe_code)]
 
 mod atari;
 mod cartpole;
 mod error;
-mod games;
 pub mod grid;
 mod options;
+mod registry;
+#[cfg(feature = "ale")]
 pub mod roms;
 mod saved;
+#[cfg(feature = "ale")]
 pub mod scale;
 pub mod stack;
 
+pub use cartpole::CARTPOLE;
 pub use error::EnvError;
-pub use games::{canonical, check_game, games};
 pub use options::{ActionSet, Options};
+pub use registry::{Entry, canonical, display_name, entries, find, games};
 
 /// The type of one element of an observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Element {
-    /// An unsigned byte: a pixel.
+    /// An unsigned byte, read as a fraction of 255: the brightness of a pixel, or 255 for "present" in a channel.
     U8,
     /// A little-endian 32-bit float.
     F32,
@@ -44,9 +50,9 @@ impl Element {
 /// The shape of what [`Environment::observation`] returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observation {
-    /// What it is made of.
+    /// The type of its elements.
     pub element: Element,
-    /// Its dimensions, the slowest first: `[84, 84]` for Atari, `[4]` for CartPole.
+    /// Its dimensions, the slowest first: `[4]` is a vector, `[84, 84]` an image with one channel, `[4, 10, 10]` one with four.
     pub shape: Vec<usize>,
 }
 
@@ -104,7 +110,7 @@ pub struct Image {
     pub rgb: Vec<u8>,
 }
 
-/// A game and where it stands. A new one stands at the start of its first episode.
+/// A game in progress. A new one is at the start of its first episode.
 pub trait Environment: Send {
     /// What does not change.
     fn spec(&self) -> &Spec;
@@ -125,21 +131,22 @@ pub trait Environment: Send {
     /// What a person would see now.
     fn render(&mut self) -> Image;
 
-    /// All that changes: emulator, generator of random numbers, counters, observation.
-    fn save(&self) -> Vec<u8>;
+    /// Everything that changes: emulator, random generator, counters, observation. `None` if the environment cannot save its
+    /// state, which its entry then declares ([`Entry::saves_state`]).
+    fn save(&self) -> Option<Vec<u8>> {
+        None
+    }
 
-    /// Goes back to what [`save`](Environment::save) saved, in this or another environment of the same game and options.
-    /// On an error nothing has changed.
-    fn restore(&mut self, state: &[u8]) -> Result<(), EnvError>;
+    /// Restores what [`save`](Environment::save) returned, in this or another environment of the same game and options. On an
+    /// error nothing has changed.
+    fn restore(&mut self, _state: &[u8]) -> Result<(), EnvError> {
+        Err(EnvError::DamagedState("this environment cannot restore a state"))
+    }
 }
 
-/// Makes an environment, at the start of its first episode. `game` may be spelled as [`canonical`] allows; CartPole has no
-/// use for `options`.
+/// Makes an environment, at the start of its first episode. `game` may be spelled as [`find`] allows.
 pub fn make(game: &str, options: &Options, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
-    let game = canonical(game)?;
+    let entry = find(game)?;
     options.check()?;
-    if game == cartpole::NAME {
-        return Ok(Box::new(cartpole::CartPole::new(seed)));
-    }
-    Ok(Box::new(atari::Atari::new(&game, options, seed)?))
+    (entry.make)(entry, options, seed)
 }

@@ -51,7 +51,7 @@ pub fn save(run: &Lockstep, ledger: &Ledger, with_replay: bool, writer: &mut Wri
         agent_steps: run.agent_steps,
         updates: run.learner.updates(),
         sampling: run.sampling.clone(),
-        lanes: run.player.save(),
+        lanes: run.player.save().map_err(io::Error::other)?,
         ledger: ledger.clone(),
     };
     let state = postcard::to_stdvec(&state).map_err(io::Error::other)?;

@@ -10,19 +10,13 @@ use crate::evaluate::{Tournament, TrainedAgent};
 use crate::video::Video;
 use run::output::say;
 
-/// Emulated frames per second of the consoles, and CartPole's 50 steps per second.
-const FRAMES_PER_SECOND: f64 = 60.0;
-const CARTPOLE_STEPS_PER_SECOND: f64 = 50.0;
-
 /// `quiver play`.
 pub fn play(agent: &Agent, path: &Path, steps_max: u64) -> Result<()> {
     let trained = TrainedAgent::load(agent)?;
     let tournament = Tournament::new(&trained.resolved, agent.seed);
     let mut game = Game::start(&tournament.games(), 0)?;
-    let rate = match trained.resolved.game.as_str() {
-        "cartpole" => CARTPOLE_STEPS_PER_SECOND,
-        _ => FRAMES_PER_SECOND / f64::from(trained.spec.frames_per_step),
-    };
+    let entry = envs::find(&trained.resolved.game)?;
+    let rate = entry.frames_per_second / f64::from(trained.spec.frames_per_step);
     let mut video = Video::create(path, &game.render(), rate)?;
     let bar = crate::progress::counter(steps_max, "decisions");
     let mut steps = 0;

@@ -29,7 +29,7 @@ pub fn run(
 ) -> Result<Figure> {
     say("fig5: fifty experiences of each system");
     let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
-    let systems = [("maze", ordered(maze, &mut rng)?), ("cartpole", ordered(cartpole, &mut rng)?)];
+    let systems = [("maze", ordered(maze, &mut rng)?), (envs::CARTPOLE, ordered(cartpole, &mut rng)?)];
     write(options, &systems)?;
 
     let mut figure = Figure::new("fig5", "What makes the bound: |TD| and the policy", options);
@@ -97,9 +97,9 @@ fn write(options: &Options, systems: &[(&str, Vec<Bars<'_>>)]) -> Result<()> {
     options.csv("fig5.csv", &header, rows).map(drop)
 }
 
-/// A system as people write it.
-fn title(system: &str) -> &'static str {
-    if system == "maze" { "Maze" } else { "CartPole" }
+/// The system's name in titles. The maze is a table and no environment of the registry.
+fn title(system: &str) -> String {
+    envs::display_name(system)
 }
 
 /// One experience's bars.

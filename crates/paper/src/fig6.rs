@@ -193,7 +193,7 @@ fn title(sweep: &Sweep) -> String {
     let games = match sweep.games.as_slice() {
         games if all && games.len() == NINE.len() => "Atari".to_owned(),
         games if games.len() > GAMES_NAMED_MAX => format!("{} games", games.len()),
-        games => listed(games.iter().map(|game| picture::title(game)).collect()),
+        games => listed(games.iter().map(|game| envs::display_name(game)).collect()),
     };
     format!("{games}: {} replay", listed(sweep.strategies.iter().map(strategy).collect()))
 }
@@ -256,7 +256,7 @@ fn apart(sweep: &Sweep, scored: &[Scored], game: &str) -> String {
         Reference::of(game).map_or(String::new(), |known| format!(", random play {:.0}", known.random));
     format!(
         " {}: from {:.0} ({}) to {:.0} ({}), {:.1} standard errors apart{random}.",
-        picture::title(game),
+        envs::display_name(game),
         least.1.mean,
         least.0,
         most.1.mean,

@@ -1,8 +1,8 @@
-//! What a run recorded, as points of a curve, and its game as people write it.
-//!
-//! Whoever draws a run uses these, so that its curve looks the same everywhere.
+//! A run's record as the points of a learning curve, the same for the live page and for `quiver plot`.
 
 use crate::record::{AGENT, Episode, Evaluation};
+
+pub use envs::display_name;
 
 /// Scores of training games are averaged into at most this many points.
 pub const TRAINING_POINTS_MAX: usize = 120;
@@ -45,15 +45,6 @@ pub fn smoothed(episodes: &[Episode]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// `space_invaders` as people write it.
-pub fn display_name(game: &str) -> String {
-    let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
-    match game {
-        "cartpole" => "CartPole".into(),
-        _ => game.split('_').filter(|word| !word.is_empty()).map(capital).collect::<Vec<_>>().join(" "),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,11 +76,5 @@ mod tests {
         assert_eq!(points.len(), TRAINING_POINTS_MAX);
         assert!(points.iter().all(|(_, score)| *score == 0.5));
         assert_eq!(smoothed(&[]), []);
-    }
-
-    #[test]
-    fn games_are_written_as_people_write_them() {
-        assert_eq!(display_name("space_invaders"), "Space Invaders");
-        assert_eq!(display_name("cartpole"), "CartPole");
     }
 }

@@ -10,6 +10,8 @@ pub struct Preset {
     pub name: &'static str,
     /// One sentence for help and for `quiver config show`.
     pub about: &'static str,
+    /// A game that the preset is for. It is for every environment of that game's suite.
+    pub example_game: &'static str,
     /// Differences from [`Settings::paper`], as (key, text).
     pub differences: &'static [(&'static str, &'static str)],
 }
@@ -19,11 +21,13 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "paper-atari",
         about: "the paper's text: 40M frames, Nature network, rho = max; where it is silent, the authors' code",
+        example_game: ATARI,
         differences: &[],
     },
     Preset {
         name: "authors-atari",
         about: "the authors' published code: rho of the old policy at temperature 1, exponents 0.6 and 0.4 to 1",
+        example_game: ATARI,
         differences: &[
             ("rho", "old-unit-temperature"),
             ("priority_exponent", "0.6"),
@@ -36,10 +40,18 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "quick",
         about: "an Atari game on two CPU cores in under 40 minutes: small network, sticky actions",
+        example_game: ATARI,
         differences: QUICK,
     },
-    Preset { name: "cartpole", about: "CartPole to 195 of 200 in about a minute", differences: CARTPOLE },
+    Preset {
+        name: "cartpole",
+        about: "CartPole to 195 of 200 in about a minute",
+        example_game: "cartpole",
+        differences: CARTPOLE,
+    },
 ];
+
+const ATARI: &str = "pong";
 
 const QUICK: &[(&str, &str)] = &[
     ("frames", "500000"),
@@ -107,12 +119,13 @@ pub fn find(name: &str) -> Result<&'static Preset, String> {
     })
 }
 
-/// The preset that a game has when none is asked for.
-pub fn default_for(game: &str) -> &'static str {
-    if game == "cartpole" { "cartpole" } else { "paper-atari" }
-}
-
 impl Preset {
+    /// Whether the preset is for `game`: for the environments of its example's suite.
+    pub fn is_for(&self, game: &str) -> bool {
+        let suite = |name: &str| envs::find(name).map(|entry| entry.suite);
+        matches!((suite(self.example_game), suite(game)), (Ok(own), Ok(other)) if own == other)
+    }
+
     /// The preset's settings, whole.
     ///
     /// # Panics
@@ -136,8 +149,16 @@ mod tests {
     #[test]
     fn every_preset_is_readable_and_valid() {
         for preset in PRESETS {
-            let game = if preset.name == "cartpole" { "cartpole" } else { "pong" };
-            assert_eq!(preset.settings().validate(game), Ok(()), "{}", preset.name);
+            assert_eq!(preset.settings().validate(preset.example_game), Ok(()), "{}", preset.name);
+        }
+    }
+
+    #[test]
+    fn every_environment_has_a_default_preset_that_is_for_it() {
+        for entry in envs::entries() {
+            let preset = find(entry.default_preset).unwrap();
+            assert!(preset.is_for(entry.name), "{}: {}", entry.name, preset.name);
+            assert_eq!(preset.settings().validate(entry.name), Ok(()), "{}", entry.name);
         }
     }
 

@@ -41,24 +41,21 @@ impl Layers<'_> {
     /// Puts the layers together and checks the whole. `game` may be missing if the file names one.
     pub fn resolve(&self, game: Option<&str>) -> Result<Resolved, ConfigError> {
         let file = self.file.map(read_file).transpose()?.unwrap_or_default();
-        if let (Some(asked), Some(named)) = (game, &file.game) {
-            let canonical =
-                |name: &str| envs::canonical(name).map_err(|error| ConfigError(error.to_string()));
-            if canonical(asked)? != canonical(named)? {
-                return Err(ConfigError(format!(
-                    "the file is for {named}, not {asked}: leave one of them out"
-                )));
-            }
+        let entry = |name: &str| envs::find(name).map_err(|error| ConfigError(error.to_string()));
+        if let (Some(asked), Some(named)) = (game, &file.game)
+            && entry(asked)?.name != entry(named)?.name
+        {
+            return Err(ConfigError(format!("the file is for {named}, not {asked}: leave one of them out")));
         }
         let game = game.map(str::to_owned).or_else(|| file.game.clone());
         let game = game
             .ok_or_else(|| ConfigError("no game named: say which, for example 'quiver train pong'".into()))?;
-        let game = envs::canonical(&game).map_err(|error| ConfigError(error.to_string()))?;
+        let entry = entry(&game)?;
+        let (game, own) = (entry.name.to_owned(), entry.default_preset);
 
-        let preset = self.preset.or(file.preset.as_deref()).unwrap_or(presets::default_for(&game));
+        let preset = self.preset.or(file.preset.as_deref()).unwrap_or(own);
         let preset = presets::find(preset).map_err(ConfigError)?;
-        if (preset.name == "cartpole") != (game == "cartpole") {
-            let own = presets::default_for(&game);
+        if !preset.is_for(&game) {
             return Err(ConfigError(format!("preset {} is not for {game}: use --preset {own}", preset.name)));
         }
         let mut settings = preset.settings();

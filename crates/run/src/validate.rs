@@ -16,10 +16,9 @@ impl Settings {
         let check_mode = if self.lockstep { Self::check_lockstep } else { Self::check_cluster };
         check_mode(self)?;
         self.check_algorithm()?;
-        if game == "cartpole" {
-            self.check_cartpole()?;
-        }
-        self.check_network(game)
+        let environment = envs::find(game).map_err(|error| error.to_string())?;
+        self.check_environment(environment)?;
+        self.check_network(environment)
     }
 
     fn check_numbers(&self) -> Result<(), String> {
@@ -159,29 +158,29 @@ impl Settings {
         })
     }
 
-    /// CartPole has its own dynamics: a setting that it would ignore is refused.
-    fn check_cartpole(&self) -> Result<(), String> {
-        let fixed = [
-            ("frame_skip", u64::from(self.frame_skip), 1),
-            ("noop_max", self.noop_max.into(), 0),
-            ("time_limit_frames", self.time_limit_frames.into(), 200),
-        ];
-        for (key, count, always) in fixed {
-            require(count == always, || {
-                format!("{key} is always {always} in cartpole: leave it out, got {count}")
+    /// Refuses a setting that the environment would ignore, and a mode that it cannot run in.
+    fn check_environment(&self, environment: &envs::Entry) -> Result<(), String> {
+        let game = environment.name;
+        for (key, always) in environment.fixed_settings {
+            let given = self.get(key).unwrap_or_default();
+            require(given == *always, || {
+                format!("{key} is always {always} in {game}: leave it out, got {given}")
             })?;
         }
-        require(self.sticky_actions == 0.0, || "sticky_actions is always 0 in cartpole: leave it out".into())
+        require(environment.saves_state || !self.lockstep, || {
+            format!(
+                "a lockstep checkpoint holds every environment and {game} cannot save its state: leave out --lockstep"
+            )
+        })
     }
 
-    fn check_network(&self, game: &str) -> Result<(), String> {
-        let is_vector = game == "cartpole";
+    fn check_network(&self, environment: &envs::Entry) -> Result<(), String> {
+        let (is_vector, game) = (environment.observation.shape.len() == 1, environment.name);
         require(is_vector == (self.network == Network::Mlp), || {
             if is_vector {
-                format!("network {} needs pictures and cartpole has none: use --network mlp", self.network)
+                format!("network {} needs images and {game} has none: use --network mlp", self.network)
             } else {
-                "network mlp needs a vector and Atari games have pictures: use --network nature or small"
-                    .into()
+                format!("network mlp needs a vector and {game} has images: use --network nature or small")
             }
         })
     }

@@ -61,7 +61,7 @@ pub fn ours(algorithm: Algorithm, seed: u64, steps: u64) -> Result<Resolved> {
 
 /// How long our preset trains.
 pub fn steps_of_preset() -> Result<u64> {
-    Ok(Layers::default().resolve(Some("cartpole"))?.settings.frames.0)
+    Ok(Layers::default().resolve(Some(envs::CARTPOLE))?.settings.frames.0)
 }
 
 /// Where our settings differ from those of the appendix's runs, for soft DQN, as (setting, value).
@@ -81,7 +81,7 @@ fn resolve(algorithm: Algorithm, seed: u64, steps: u64, told: &[(&str, &str)]) -
     let run = [("algorithm", algorithm), ("seed", seed), ("frames", steps), ("epsilon_decay_steps", decay)];
     let text = HERE.iter().chain(told).map(|&(key, text)| (key.to_owned(), text.to_owned()));
     let flags = run.map(|(key, text)| (key.to_owned(), text)).into_iter().chain(text).collect();
-    Ok(Layers { flags, ..Layers::default() }.resolve(Some("cartpole"))?)
+    Ok(Layers { flags, ..Layers::default() }.resolve(Some(envs::CARTPOLE))?)
 }
 
 #[cfg(test)]

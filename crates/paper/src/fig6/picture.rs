@@ -1,5 +1,6 @@
 //! The picture of figure 6: a panel for each game, a curve for each strategy.
 
+use envs::display_name;
 use plot::{Axis, Colour, Layer, Page, Panel};
 use run::settings::Settings;
 use value::priority::Strategy;
@@ -24,7 +25,7 @@ pub fn curves(scored: &[Scored], games: &[String], settings: &Settings, seeds: u
     let (scale, unit) =
         if frames >= 2_000_000 { (1e6, "frames (millions)") } else { (1e3, "frames (thousands)") };
     for game in games {
-        let mut panel = Panel::new(title(game), Axis::linear(unit), Axis::linear("score"));
+        let mut panel = Panel::new(display_name(game), Axis::linear(unit), Axis::linear("score"));
         for (strategy, colour) in Strategy::ALL.into_iter().zip(COLOURS) {
             let points: Vec<_> = curve(scored, game, strategy, every)
                 .iter()
@@ -37,24 +38,4 @@ pub fn curves(scored: &[Scored], games: &[String], settings: &Settings, seeds: u
         page.panels.push(panel);
     }
     page
-}
-
-/// `space_invaders` as people write it.
-pub fn title(game: &str) -> String {
-    let word = |word: &str| {
-        let mut letters = word.chars();
-        letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
-    };
-    game.split('_').map(word).collect::<Vec<_>>().join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_game_has_its_name_in_words() {
-        assert_eq!(title("space_invaders"), "Space Invaders");
-        assert_eq!(title("boxing"), "Boxing");
-    }
 }

@@ -14,6 +14,7 @@ use run::Resolved;
 use run::checkpoint::numbers;
 use run::directory::checkpoints;
 use run::order::Sweep;
+use run::presets;
 use run::resolve::{Layers, flag};
 use run::settings::SETTINGS;
 use serde::{Deserialize, Serialize};
@@ -107,9 +108,10 @@ fn plan(options: &Options, sweep: &Sweep, game: &str, strategy: Strategy, seed: 
     Ok(Run { name, game: resolved.game.clone(), strategy, seed, resolved, path, log })
 }
 
-/// The preset that a run is held against: the paper's, or its own if that one is not for its game.
+/// The preset that a run is compared with: the paper's, or the run's own where the paper's is for other games.
 pub fn compared(run: &Run) -> &str {
-    if run.game == "cartpole" { &run.resolved.preset } else { PAPER }
+    let is_for_it = presets::find(PAPER).is_ok_and(|preset| preset.is_for(&run.game));
+    if is_for_it { PAPER } else { &run.resolved.preset }
 }
 
 /// Where a run's settings are not those of the preset that it is held against, as (setting, here, there).

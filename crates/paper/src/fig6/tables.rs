@@ -5,7 +5,6 @@ use run::order::Sweep;
 use run::units::grouped;
 
 use super::gains::{Board, Gain, Measure, Middle};
-use super::picture;
 use super::reference::{FRAMES, Reference};
 use super::results::{Point, Scored, finals, pooled};
 use crate::figure::Figure;
@@ -51,7 +50,7 @@ pub fn scores(figure: &mut Figure, sweep: &Sweep, scored: &[Scored], frames: u64
         let paper =
             sweep.strategies.iter().map(|&strategy| number(known.and_then(|known| known.score(strategy))));
         let ends = [number(known.map(|known| known.random)), number(known.map(|known| known.human))];
-        [picture::title(game)].into_iter().chain(ours).chain(paper).chain(ends).collect()
+        [envs::display_name(game)].into_iter().chain(ours).chain(paper).chain(ends).collect()
     };
     let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let caption = format!(

@@ -196,7 +196,7 @@ fn a_sweep_is_named_after_what_it_trains() {
     assert_eq!(title(&nine[..4], &[Strategy::Ver]), "4 games: valuable replay");
     let two = title(&["ms_pacman", "space_invaders"], &[Strategy::Uniform, Strategy::Reaper]);
     assert_eq!(two, "Ms Pacman and Space Invaders: uniform and ReaPER replay");
-    assert_eq!(title(&["cartpole"], &[Strategy::Per]), "Cartpole: prioritized replay");
+    assert_eq!(title(&["cartpole"], &[Strategy::Per]), "CartPole: prioritized replay");
 }
 
 #[test]

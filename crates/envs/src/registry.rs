@@ -1,0 +1,221 @@
+//! The list of environments: what each is called, and what the rest of the system must know before one is made.
+//!
+//! Nothing outside this crate compares names. Settings, presets, the launcher and the plots read an environment's [`Entry`].
+//! To add an environment, write its file with an `entry` function and add a line to [`build`].
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use crate::{EnvError, Environment, Observation, Options};
+use crate::{atari, cartpole};
+
+/// One environment in the registry.
+#[derive(Debug)]
+pub struct Entry {
+    /// The canonical name: what people type, and what a run's directory records.
+    pub name: &'static str,
+    /// Other names it goes by. Case, punctuation and Gym's decorations never matter; see [`find`].
+    pub aliases: &'static [&'static str],
+    /// The name in titles and on pages.
+    pub display_name: Cow<'static, str>,
+    /// Environments of one suite share their presets.
+    pub suite: &'static str,
+    /// The preset of a run that asks for none.
+    pub default_preset: &'static str,
+    /// The shape of an observation, known without making the environment.
+    pub observation: Observation,
+    /// Frames per second of a video at the speed that people play.
+    pub frames_per_second: f64,
+    /// Whether it is made from a ROM.
+    pub needs_rom: bool,
+    /// Whether [`Environment::save`] works. Lockstep requires it, since its checkpoints hold every environment.
+    pub saves_state: bool,
+    /// Environment settings that it does not vary, as (setting, the only value it accepts).
+    pub fixed_settings: &'static [(&'static str, &'static str)],
+    pub(crate) make: Make,
+}
+
+/// Makes an environment of an entry from options and a seed.
+pub(crate) type Make = fn(&Entry, &Options, u64) -> Result<Box<dyn Environment>, EnvError>;
+
+static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(build);
+
+/// The list itself, sorted by name.
+fn build() -> Vec<Entry> {
+    let mut entries = vec![cartpole::entry()];
+    entries.extend(atari::entries());
+    entries.sort_by_key(|entry| entry.name);
+    entries
+}
+
+/// Parts that Gym's names add to a game's: `PongNoFrameskip-v4`, `PongDeterministic-v0`, `Pong-ramNoFrameskip-v4`.
+const GYM_SUFFIXES: [&str; 3] = ["noframeskip", "deterministic", "-ram"];
+
+/// How many nearest names an unknown one is answered with, at most.
+const NEAREST: usize = 3;
+
+/// A name this much less similar than the nearest one is not worth mentioning.
+const SIMILARITY_MARGIN: f64 = 0.06;
+
+/// Every environment, sorted by name.
+pub fn entries() -> &'static [Entry] {
+    &ENTRIES
+}
+
+/// The names of all environments, sorted.
+pub fn games() -> Vec<String> {
+    entries().iter().map(|entry| entry.name.to_owned()).collect()
+}
+
+/// The entry of the environment called `name`. Case, spaces, dashes and underscores do not matter, and Gym's names are
+/// understood: `MsPacman`, `ms-pacman`, `ALE/MsPacman-v5` and `MsPacmanNoFrameskip-v4` are all `ms_pacman`. An unknown
+/// name is an error that lists the nearest ones. No ROM is needed.
+pub fn find(name: &str) -> Result<&'static Entry, EnvError> {
+    let wanted = key(&without_gym(name));
+    let called = |game: &str| key(game) == wanted;
+    if let Some(entry) = entries().iter().find(|entry| names(entry).any(called)) {
+        return Ok(entry);
+    }
+    if let Some(game) = atari::TWO_PLAYERS.into_iter().find(|game| called(game)) {
+        return Err(EnvError::TwoPlayers(game.to_owned()));
+    }
+    Err(EnvError::UnknownGame { name: name.to_owned(), nearest: nearest(&wanted) })
+}
+
+/// The canonical name of the environment called `name`, as [`find`] understands it.
+pub fn canonical(name: &str) -> Result<String, EnvError> {
+    Ok(find(name)?.name.to_owned())
+}
+
+/// The name of an environment in titles. A run of an environment that this version lacks keeps a readable title.
+pub fn display_name(game: &str) -> String {
+    find(game).map_or_else(|_| words(game), |entry| entry.display_name.to_string())
+}
+
+/// `space_invaders` as `Space Invaders`.
+pub(crate) fn words(name: &str) -> String {
+    let capital = |word: &str| {
+        let mut letters = word.chars();
+        letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+    };
+    name.split('_').filter(|word| !word.is_empty()).map(capital).collect::<Vec<_>>().join(" ")
+}
+
+fn names(entry: &Entry) -> impl Iterator<Item = &'static str> {
+    entry.aliases.iter().copied().chain([entry.name])
+}
+
+/// Letters and digits alone.
+fn key(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
+}
+
+/// The name without `ALE/`, `-v5` and the like.
+fn without_gym(name: &str) -> String {
+    let name = name.trim().to_ascii_lowercase();
+    let mut name = name.strip_prefix("ale/").unwrap_or(&name);
+    if let Some((game, version)) = name.rsplit_once("-v")
+        && version.parse::<u32>().is_ok()
+    {
+        name = game;
+    }
+    for suffix in GYM_SUFFIXES {
+        name = name.strip_suffix(suffix).unwrap_or(name);
+    }
+    name.to_owned()
+}
+
+fn nearest(wanted: &str) -> Vec<String> {
+    let mut scored: Vec<(f64, &str)> =
+        entries().iter().map(|entry| (strsim::jaro_winkler(wanted, &key(entry.name)), entry.name)).collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    let best = scored[0].0;
+    let close = scored.iter().take(NEAREST).take_while(|(score, _)| *score >= best - SIMILARITY_MARGIN);
+    close.map(|(_, game)| (*game).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_its_own_canonical_name() {
+        for game in games() {
+            assert_eq!(canonical(&game).unwrap(), game);
+        }
+    }
+
+    #[test]
+    fn entries_are_sorted_and_no_two_share_a_name() {
+        assert!(games().is_sorted());
+        let mut keys: Vec<String> = entries().iter().flat_map(names).map(key).collect();
+        let count = keys.len();
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), count, "a name or an alias is used twice");
+    }
+
+    #[test]
+    fn an_environment_is_what_its_entry_declares() {
+        let options = Options {
+            frame_skip: 1,
+            sticky_actions: 0.0,
+            noop_max: 0,
+            action_set: crate::ActionSet::Minimal,
+            time_limit_frames: 0,
+            roms: None,
+        };
+        for entry in entries().iter().filter(|entry| !entry.needs_rom) {
+            let mut environment = crate::make(entry.name, &options, 1).unwrap();
+            assert_eq!(environment.spec().game, entry.name);
+            assert_eq!(environment.spec().observation, entry.observation);
+            assert_eq!(environment.observation().len(), entry.observation.bytes());
+            assert_eq!(environment.save().is_some(), entry.saves_state);
+            let image = environment.render();
+            assert_eq!(image.rgb.len(), 3 * image.width * image.height);
+        }
+    }
+
+    #[test]
+    fn names_become_titles() {
+        assert_eq!(display_name("space_invaders"), "Space Invaders");
+        assert_eq!(display_name("cartpole"), "CartPole");
+        assert_eq!(display_name("no_such__game"), "No Such Game");
+    }
+
+    #[test]
+    fn usual_spellings_are_understood() {
+        let check = |name: &str, expected: &str| assert_eq!(canonical(name).unwrap(), expected, "{name}");
+        for name in ["MsPacman", "ms-pacman", "Ms Pacman", "ms_pacman", "MSPACMAN", "ALE/MsPacman-v5"] {
+            check(name, "ms_pacman");
+        }
+        for name in
+            ["Pong", " pong ", "ALE/Pong-v5", "PongNoFrameskip-v4", "PongDeterministic-v0", "Pong-ram-v4"]
+        {
+            check(name, "pong");
+        }
+        check("Pong-ramNoFrameskip-v4", "pong");
+        check("Pitfall2", "pitfall2");
+        check("Qbert", "qbert");
+        check("CartPole-v0", "cartpole");
+    }
+
+    #[test]
+    fn a_misspelled_game_is_answered_with_the_nearest() {
+        let check = |name: &str, expected: &str| match canonical(name) {
+            Err(EnvError::UnknownGame { nearest, .. }) => assert_eq!(nearest[0], expected, "{name}"),
+            other => panic!("{name}: {other:?}"),
+        };
+        check("pogn", "pong");
+        check("brekout", "breakout");
+        check("space-invader", "space_invaders");
+        check("cart-pol", "cartpole");
+        check("mspacmann", "ms_pacman");
+        assert!(matches!(canonical(""), Err(EnvError::UnknownGame { nearest, .. }) if !nearest.is_empty()));
+    }
+
+    #[test]
+    fn a_game_for_two_says_so() {
+        assert!(matches!(canonical("Joust"), Err(EnvError::TwoPlayers(name)) if name == "joust"));
+    }
+}
