@@ -71,7 +71,7 @@ impl Args for SettingFlags {
             let default = default.parse().map_or(default, grouped);
             let arg = Arg::new(setting.key)
                 .long(flag(setting.key).trim_start_matches('-').to_owned())
-                .help(format!("{} [{default}]", setting.help.trim().trim_end_matches('.')))
+                .help(format!("{} [{default}]", setting.help().trim_end_matches('.')))
                 .help_heading(format!("{} settings", setting.group))
                 .hide_short_help(!COMMON.contains(&setting.key));
             if setting.is_switch {

@@ -8,7 +8,6 @@ use anyhow::bail;
 use clap::Args;
 use run::adjusted::{self, Changes};
 use run::checkpoint::numbers;
-use run::choices::Algorithm;
 use run::directory::{checkpoints, fresh_name};
 use run::order::Order;
 use run::resolve::Resolved;
@@ -112,10 +111,10 @@ impl Train {
 /// The name of a run that was given none.
 fn stem(resolved: &Resolved) -> String {
     let Resolved { game, settings, .. } = resolved;
-    let algorithm = match settings.algorithm {
-        Algorithm::SoftDqn => "",
-        Algorithm::Dqn => "dqn-",
-    };
+    let algorithm = settings.algorithm;
+    // The paper's algorithm goes without saying.
+    let algorithm =
+        if algorithm == Settings::paper().algorithm { String::new() } else { format!("{algorithm}-") };
     format!("{game}-{algorithm}{}-seed{}", settings.strategy, settings.seed)
 }
 

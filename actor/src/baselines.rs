@@ -1,7 +1,7 @@
 //! Players that any training should beat: a random one, the untrained network, and one action held for ever.
 
+use agents::{Architecture, QNetwork};
 use envs::EnvError;
-use nn::{Architecture, QNetwork};
 use run::Resolved;
 use run::record::Evaluation;
 use run::seed::{self, Purpose};
@@ -19,7 +19,7 @@ pub enum BaselineError {
     Environment(#[from] EnvError),
     /// The network can't be made.
     #[error(transparent)]
-    Network(#[from] nn::architecture::Mismatch),
+    Network(#[from] run::networks::Mismatch),
 }
 
 /// A player's name and its scores.
@@ -29,7 +29,7 @@ pub type Scored = (String, Vec<f64>);
 pub fn play(
     resolved: &Resolved,
     architecture: &Architecture,
-    device: nn::Device,
+    device: agents::Device,
     games: &Games<'_>,
     episodes: usize,
     note: impl Fn(&str),
@@ -42,8 +42,9 @@ pub fn play(
     let random = play(Who::Random, "random", episodes)?;
     let mut rng = seed::generator(settings.seed, Purpose::Weights, &[]);
     let network = QNetwork::random(*architecture, device, &mut rng)?;
-    let behaviour = crate::rules::evaluation_behaviour(settings, settings.evaluation_policy);
-    let untrained = play(Who::Network(&network, behaviour), "untrained", episodes)?;
+    let agent = agents::agent(settings);
+    let behaviour = crate::rules::evaluation_behaviour(&*agent, settings.evaluation_policy);
+    let untrained = play(Who::Agent(&*agent, &network, behaviour), "untrained", episodes)?;
 
     let actions = envs::make(games.game, games.options, 0)?.spec().actions.clone();
     let hold = |action: usize, count: usize| {

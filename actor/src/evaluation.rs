@@ -3,12 +3,11 @@
 //! Each game has its own environment and generator, seeded by its number, so a game does not depend on how many are
 //! played side by side. Rewards are not clipped and a lost life ends nothing.
 
+use agents::{Agent, Behaviour, QNetwork, sample};
 use envs::stack::FrameStack;
 use envs::{EnvError, Environment};
-use nn::QNetwork;
 use rand_chacha::ChaCha8Rng;
 
-use crate::behaviour::Behaviour;
 use run::seed::{self, Purpose};
 
 /// Games played side by side, so that the network values several states at a time.
@@ -17,9 +16,9 @@ const SIDE_BY_SIDE: usize = 8;
 /// Who plays.
 #[derive(Clone, Copy, Debug)]
 pub enum Who<'a> {
-    /// A network, acting in some way.
-    Network(&'a QNetwork, Behaviour),
-    /// Nobody in particular: any action, each time.
+    /// An agent with its network, acting in some way.
+    Agent(&'a dyn Agent, &'a QNetwork, Behaviour),
+    /// A uniformly random action, each time.
     Random,
     /// One action, for ever.
     Constant(usize),
@@ -73,9 +72,15 @@ impl Game {
     }
 
     /// One decision; true when the game has ended.
-    pub fn act(&mut self, behaviour: Behaviour, q: &[f64]) -> bool {
-        let choice = behaviour.choose(q, &mut self.rng);
-        self.take(choice.action)
+    pub fn act(&mut self, agent: &dyn Agent, behaviour: Behaviour, q: &[f64]) -> bool {
+        let chosen = behaviour.choose(agent, q, &mut self.rng);
+        self.take(chosen.action)
+    }
+
+    fn act_at_random(&mut self) -> bool {
+        let actions = self.environment.spec().actions.len();
+        let chosen = sample(&vec![1.0 / actions as f64; actions], &mut self.rng);
+        self.take(chosen.action)
     }
 
     fn take(&mut self, action: usize) -> bool {
@@ -104,20 +109,21 @@ pub fn play(
             next += 1;
         }
         let q = match who {
-            Who::Network(network, _) => {
+            Who::Agent(agent, network, _) => {
                 states.clear();
                 playing.iter().for_each(|(_, game)| states.extend_from_slice(game.state()));
-                network.q_values(&states, playing.len())
+                agent.q_rows(network, &states, playing.len())
             }
             _ => Vec::new(),
         };
         let actions = playing[0].1.environment.spec().actions.len();
-        let indifferent = vec![0.0; actions];
         let mut index = 0;
         playing.retain_mut(|(number, game)| {
             let done = match who {
-                Who::Network(_, behaviour) => game.act(behaviour, &q[index * actions..(index + 1) * actions]),
-                Who::Random => game.act(Behaviour::Random, &indifferent),
+                Who::Agent(agent, _, behaviour) => {
+                    game.act(agent, behaviour, &q[index * actions..(index + 1) * actions])
+                }
+                Who::Random => game.act_at_random(),
                 Who::Constant(action) => game.take(action),
             };
             index += 1;

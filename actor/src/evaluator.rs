@@ -69,21 +69,22 @@ impl Evaluator {
             seed: seed::number(settings.seed, Purpose::EvaluationEnvironment, &[order.frames]),
         };
         let episodes = order.episodes as usize;
-        let (agent, others) = std::thread::scope(|scope| {
+        let (scores, others) = std::thread::scope(|scope| {
             let others = order.baselines.then(|| {
                 let note = |what: &str| tracing::debug!("{what}");
                 let games = &games;
                 scope.spawn(move || {
-                    baselines::play(resolved, architecture, nn::Device::Cpu, games, episodes, note)
+                    baselines::play(resolved, architecture, agents::Device::Cpu, games, episodes, note)
                 })
             });
-            let behaviour = evaluation_behaviour(settings, settings.evaluation_policy);
-            let agent =
-                play(Who::Network(network, behaviour), &games, episodes, |_| metrics.evaluation_games.inc());
-            (agent, others.map(|others| others.join().expect("baselines do not panic")))
+            let agent = agents::agent(settings);
+            let behaviour = evaluation_behaviour(&*agent, settings.evaluation_policy);
+            let who = Who::Agent(&*agent, network, behaviour);
+            let scores = play(who, &games, episodes, |_| metrics.evaluation_games.inc());
+            (scores, others.map(|others| others.join().expect("baselines do not panic")))
         });
         let others = others.transpose()?.unwrap_or_default();
-        let agent = Player { name: AGENT.into(), scores: agent? };
+        let agent = Player { name: AGENT.into(), scores: scores? };
         let others = others.into_iter().map(|(name, scores)| Player { name, scores });
         Ok(std::iter::once(agent).chain(others).collect())
     }

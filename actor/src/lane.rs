@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use agents::Behaviour;
 use bytes::Bytes;
 use envs::stack::FrameStack;
 use envs::{EnvError, Environment};
@@ -14,7 +15,6 @@ use replay::{Chunk, InitialPriority, LaneKey, NewItem, Step, Taken, WeightsVersi
 use serde::{Deserialize, Serialize};
 use value::priority::{InvalidPriority, Priority};
 
-use crate::behaviour::Behaviour;
 use crate::rules::Rules;
 
 /// A finished game.
@@ -120,16 +120,16 @@ impl Lane {
         if self.memory.window.len() == rules.n_step {
             self.complete_oldest(rules, Some(q))?;
         }
-        let choice = behaviour.choose(q, &mut self.memory.rng);
+        let chosen = behaviour.choose(&*rules.agent, q, &mut self.memory.rng);
         let frame = self.pack();
-        let outcome = self.environment.step(choice.action);
+        let outcome = self.environment.step(chosen.action);
         let taken = Taken {
-            action: choice.action as u16,
+            action: chosen.action as u16,
             reward: outcome.reward,
             terminated: outcome.terminated,
             truncated: outcome.truncated,
             life_lost: outcome.life_lost,
-            log_probability: choice.log_probability as f32,
+            log_probability: chosen.log_probability as f32,
             weights,
         };
         let number = self.push(frame, Some(taken))?;
@@ -224,14 +224,12 @@ impl Lane {
     /// The oldest transition ends in the state that comes next (whose frame is not pushed yet).
     fn complete_oldest(&mut self, rules: &Rules, bootstrap: Option<&[f64]>) -> Result<(), LaneError> {
         let memory = &mut self.memory;
-        let folded = rules.returns.fold(memory.window.iter().map(|moment| moment.taken));
+        let agent = &*rules.agent;
+        let folded = rules.returns.fold(agent, memory.window.iter().map(|moment| moment.taken));
         let moment = memory.window.pop_front().expect("the window is not empty");
         let action = usize::from(moment.taken.action);
-        let next = bootstrap.map_or(0.0, |q| rules.value(q));
-        let td = folded.sum + folded.discount * next - moment.q[action];
-        let priority = rules.priority.map(|(strategy, rho)| {
-            value::priority::priority(strategy, rho, &moment.q, action, td, rules.temperature.unwrap_or(1.0))
-        });
+        let td = agent.target(&moment.q, action, folded, bootstrap) - moment.q[action];
+        let priority = rules.computes_priorities.then(|| agent.priority(&moment.q, action, td, None));
         if let Some(priority) = priority {
             Priority::try_new(priority)?;
         }

@@ -8,7 +8,6 @@
 #![forbid(unsafe_code)]
 
 pub mod baselines;
-pub mod behaviour;
 pub mod evaluation;
 pub mod lane;
 pub mod player;

@@ -1,6 +1,6 @@
 //! Steps all lanes of one process with one forward pass.
 
-use nn::QNetwork;
+use agents::QNetwork;
 use replay::{Chunk, LaneKey, WeightsVersion};
 use run::Resolved;
 
@@ -72,11 +72,12 @@ impl Player {
         for lane in &acting {
             self.states.extend_from_slice(lane.state());
         }
-        let q = network.q_values(&self.states, acting.len());
+        let agent = self.rules.agent.clone();
+        let q = agent.q_rows(network, &self.states, acting.len());
         let actions = q.len() / acting.len();
         for (lane, q) in acting.into_iter().zip(q.chunks_exact(actions)) {
             let behaviour = self.rules.behaviour(agent_steps + played.agent_steps);
-            let value_of = |state: &[u8]| network.q_values(state, 1);
+            let value_of = |state: &[u8]| agent.q_rows(network, state, 1);
             let (frames, end) = lane.act(&self.rules, behaviour, weights, q, value_of)?;
             played.frames += u64::from(frames);
             played.agent_steps += 1;

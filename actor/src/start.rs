@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use agents::{Architecture, QNetwork};
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use nn::{Architecture, QNetwork};
 use prometheus::Registry;
 use proto::{Weights, v1};
 use rpc::address::Address;

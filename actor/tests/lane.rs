@@ -1,7 +1,8 @@
 //! A lane's transitions against the episode they came from, in an environment where every step is scripted.
 
 use actor::Rules;
-use actor::behaviour::Behaviour;
+use agents::Behaviour;
+
 use actor::lane::Lane;
 use envs::{Element, EnvError, Environment, Image, Observation, Outcome, Spec};
 use rand::SeedableRng;
@@ -85,7 +86,7 @@ fn lane(script: &[Outcome], rules: &Rules) -> Lane {
 
 fn act(lane: &mut Lane, rules: &Rules) -> Option<Chunk> {
     let q = q_of(lane.state());
-    let behaviour = Behaviour::Soft { temperature: 0.05, epsilon: 0.0 };
+    let behaviour = Behaviour::Policy { epsilon: 0.0 };
     lane.act(rules, behaviour, WeightsVersion::default(), &q, q_of).unwrap();
     lane.take_chunk()
 }
@@ -156,7 +157,14 @@ fn expected_priority(settings: &Settings, item: &NewItem, chunks: &[Chunk]) -> f
     let bootstrap = (!ended).then(|| value::soft::value(&next, beta));
     let target = value::target::n_step_soft(&rewards, &logs, settings.discount, beta, bootstrap);
     let action = usize::from(taken[0].action);
-    value::priority::priority(settings.strategy, settings.rho, &q, action, target - q[action], beta)
+    settings.strategy.priority(&value::strategy::Experience {
+        q: &q,
+        action,
+        td: target - q[action],
+        temperature: Some(beta),
+        rho: settings.rho,
+        reliability: None,
+    })
 }
 
 #[test]

@@ -7,14 +7,13 @@
 use std::hint::black_box;
 
 use actor::Player;
+use agents::{Architecture, QNetwork};
 use anyhow::Result;
 use envs::Environment;
-use learner::setup;
-use nn::QNetwork;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use replay::WeightsVersion;
-use run::choices::Network;
+use run::networks::{self, Network};
 use run::{Resolved, Settings};
 use tch::Device;
 
@@ -28,7 +27,7 @@ const GAME: &str = "pong";
 const LANES: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
 /// The networks, each with its units in the hidden layer.
-const NETWORKS: [(Network, usize); 2] = [(Network::Small, 256), (Network::Nature, 512)];
+const NETWORKS: [(Network, usize); 2] = [(networks::SMALL, 256), (networks::NATURE, 512)];
 
 /// There are five sides at each of six numbers of lanes: the share of a stretch that one gets.
 const STRETCH_SHARE: f64 = 0.5;
@@ -79,14 +78,16 @@ fn measure(lanes: u32, seconds: f64) -> Result<[Row; NETWORKS.len()]> {
     let spec = environments[0].spec().clone();
     let mut networks = Vec::new();
     for settings in &settings {
-        networks.push(QNetwork::random(setup::architecture(settings, &spec), Device::Cpu, &mut rng)?);
+        let agent = agents::agent(settings);
+        let architecture = Architecture::new(settings, &*agent, &spec)?;
+        networks.push((agent, QNetwork::random(architecture, Device::Cpu, &mut rng)?));
     }
     let mut states = vec![0; lanes as usize * settings[0].frame_stack * spec.observation.bytes()];
     rng.fill_bytes(&mut states);
 
     let mut tally = Tally { played: Default::default(), failed: Ok(()) };
     let mut sides: Vec<Side<'_, Tally>> = Vec::new();
-    for (side, (settings, network)) in settings.iter().zip(&networks).enumerate() {
+    for (side, (settings, (_, network))) in settings.iter().zip(&networks).enumerate() {
         let resolved = Resolved { game: GAME.into(), preset: String::new(), settings: settings.clone() };
         let mut player = Player::new(&resolved, 0, 0, settings.chunk_steps as usize)?;
         let version = WeightsVersion { incarnation: 0, number: 0 };
@@ -102,9 +103,9 @@ fn measure(lanes: u32, seconds: f64) -> Result<[Row; NETWORKS.len()]> {
             |environment: &mut Box<dyn Environment>| play(environment.as_mut(), rng.random_range(0..actions));
         tally.add(NETWORKS.len(), environments.iter_mut().map(step).sum());
     }));
-    for network in &networks {
+    for (agent, network) in &networks {
         let states = &states;
-        sides.push(Box::new(move |_| drop(black_box(network.q_values(states, lanes as usize)))));
+        sides.push(Box::new(move |_| drop(black_box(agent.q_rows(network, states, lanes as usize)))));
     }
     let calls = interleaved(seconds, &mut tally, &mut sides);
     drop(sides);

@@ -3,14 +3,17 @@
 //! It stands for the least that an update can cost. It computes no priorities, weighs no transition, clamps no
 //! gradient, reports no figure and never copies its target network.
 
+use agents::Batch;
 use anyhow::Result;
-use nn::Batch;
 use run::Settings;
-use run::choices::Network;
 use tch::nn::{
     Adam, ConvConfig, Module, Optimizer, OptimizerConfig, Path, Sequential, VarStore, conv2d, linear, seq,
 };
 use tch::{Device, Kind, Reduction, Tensor, no_grad};
+
+/// Frames of a state, and the side of each.
+const CHANNELS: i64 = 4;
+const SIDE: i64 = 84;
 
 /// Soft DQN on bare libtorch.
 pub struct BareLearner {
@@ -45,29 +48,19 @@ impl BareLearner {
     }
 }
 
-/// The 2015 network or the 2013 one, for four frames of 84×84.
+/// The layers of the settings' network, for four frames of 84×84.
 fn network(root: &Path<'_>, settings: &Settings, actions: i64) -> Sequential {
     let hidden = settings.hidden_units as i64;
     let conv = |from, to, kernel, stride| {
         conv2d(root, from, to, kernel, ConvConfig { stride, ..ConvConfig::default() })
     };
     let linear = |from, to| linear(root, from, to, tch::nn::LinearConfig::default());
-    let layers = match settings.network {
-        Network::Nature => seq()
-            .add(conv(4, 32, 8, 4))
-            .add_fn(Tensor::relu)
-            .add(conv(32, 64, 4, 2))
-            .add_fn(Tensor::relu)
-            .add(conv(64, 64, 3, 1))
-            .add_fn(|x| x.relu().flatten(1, -1))
-            .add(linear(3136, hidden)),
-        Network::Small => seq()
-            .add(conv(4, 16, 8, 4))
-            .add_fn(Tensor::relu)
-            .add(conv(16, 32, 4, 2))
-            .add_fn(|x| x.relu().flatten(1, -1))
-            .add(linear(2592, hidden)),
-        Network::Mlp => unreachable!("only networks for pictures are measured"),
-    };
+    let (mut layers, mut channels, mut side) = (seq(), CHANNELS, SIDE);
+    for layer in settings.network.convolutions {
+        layers = layers.add(conv(channels, layer.channels, layer.kernel, layer.stride)).add_fn(Tensor::relu);
+        channels = layer.channels;
+        side = (side - layer.kernel) / layer.stride + 1;
+    }
+    let layers = layers.add_fn(|x| x.flatten(1, -1)).add(linear(channels * side * side, hidden));
     layers.add_fn(Tensor::relu).add(linear(hidden, actions))
 }

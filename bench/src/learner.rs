@@ -1,12 +1,12 @@
 //! Updates per second of our learner against bare libtorch.
 
+use agents::Batch;
 use anyhow::Result;
-use learner::{Learner, setup};
-use nn::Batch;
+use learner::Learner;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use run::Settings;
-use run::choices::Network;
+use run::networks;
 use run::units::Items;
 use tch::{Device, Kind, Tensor};
 
@@ -32,7 +32,7 @@ const BATCHES: usize = 8;
 pub fn section(seconds: f64) -> Result<Section> {
     let recording = record(GAME, FRAMES)?;
     let mut rows = Vec::new();
-    for (network, hidden) in [(Network::Small, 256), (Network::Nature, 512)] {
+    for (network, hidden) in [(networks::SMALL, 256), (networks::NATURE, 512)] {
         let mut settings = Settings::paper();
         settings.network = network;
         settings.hidden_units = hidden;
@@ -52,10 +52,9 @@ pub fn section(seconds: f64) -> Result<Section> {
 
 /// Two rows of one network: the update alone on ready batches, and with all that a run does around it.
 fn measure(settings: &Settings, recording: &Recording, seconds: f64) -> Result<[Row; 2]> {
-    let architecture = setup::architecture(settings, &recording.spec);
     let mut rng = ChaCha8Rng::seed_from_u64(0);
-    let mut alone = Learner::new(settings, architecture, Device::Cpu, &mut rng)?;
-    let mut within = Learner::new(settings, architecture, Device::Cpu, &mut rng)?;
+    let mut alone = Learner::new(settings, &recording.spec, Device::Cpu, &mut rng)?;
+    let mut within = Learner::new(settings, &recording.spec, Device::Cpu, &mut rng)?;
     let actions = recording.spec.actions.len() as i64;
     let mut bare = BareLearner::new(settings, actions)?;
     let mut whole = WholeUpdate::new(settings, recording)?;

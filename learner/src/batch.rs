@@ -1,15 +1,18 @@
 //! From stored transitions to the tensors of one update.
 
-use nn::{Batch, Input};
+use std::sync::Arc;
+
+use agents::{Agent, Batch, Returns, network};
 use replay::codec::{DecodeError, Decoder};
 use replay::{Taken, stack_at};
-use run::returns::Returns;
+use run::networks::Input;
 use run::settings::Settings;
 use tch::{Device, Tensor};
 
 /// Unpacks transitions one by one into the memory of a batch, and makes the batch.
 pub struct Assembler {
     decoder: Decoder,
+    agent: Arc<dyn Agent>,
     returns: Returns,
     frame_bytes: usize,
     stack: usize,
@@ -28,6 +31,7 @@ impl Assembler {
     pub fn new(settings: &Settings, frame_bytes: usize) -> Self {
         Self {
             decoder: Decoder::new(settings.frame_codec),
+            agent: agents::agent(settings),
             returns: Returns::new(settings),
             frame_bytes,
             stack: settings.frame_stack,
@@ -62,7 +66,7 @@ impl Assembler {
         stack_at(last - length, stack).for_each(|index| self.states.extend_from_slice(frame(index)));
         stack_at(last, stack).for_each(|index| self.next_states.extend_from_slice(frame(index)));
         let action = steps.clone().next().map_or(0, |step| step.action);
-        let folded = self.returns.fold(steps);
+        let folded = self.returns.fold(&*self.agent, steps);
         self.actions.push(action.into());
         self.sums.push(folded.sum);
         self.discounts.push(folded.discount);
@@ -88,14 +92,14 @@ impl Assembler {
     pub fn finish(&mut self, input: &Input, device: Device, weights: Option<&[f64]>) -> Batch {
         let count = self.actions.len();
         let batch = Batch {
-            states: input.states(&self.states, count, device),
+            states: network::states(input, &self.states, count, device),
             actions: Tensor::from_slice(&self.actions).to_device(device),
             returns: Tensor::from_slice(&self.sums).to_device(device),
             discounts: Tensor::from_slice(&self.discounts).to_device(device),
-            next_states: input.states(&self.next_states, count, device),
+            next_states: network::states(input, &self.next_states, count, device),
             weights: weights.map(|weights| Tensor::from_slice(weights).to_device(device)),
             reliabilities: (self.reliabilities.len() == count && count > 0)
-                .then(|| Tensor::from_slice(&self.reliabilities).to_device(device)),
+                .then(|| self.reliabilities.clone()),
         };
         self.clear();
         batch

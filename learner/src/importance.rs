@@ -1,7 +1,7 @@
 //! Importance weights: what corrects for sampling some transitions more often than others.
 
 use run::settings::Settings;
-use value::priority::Strategy;
+use value::strategy::Sampling;
 
 /// How strong the correction is as training goes on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,7 +18,7 @@ impl Importance {
             _ => settings.importance_exponent_final,
         };
         let exponents = (settings.importance_exponent, last);
-        let exponent = (settings.strategy != Strategy::Uniform).then_some(exponents);
+        let exponent = (settings.strategy.sampling == Sampling::Proportional).then_some(exponents);
         Self { exponent, anneal_updates: settings.importance_anneal_updates.0 }
     }
 
@@ -59,7 +59,7 @@ mod tests {
         settings.importance_anneal_updates.0 = 100;
         let annealed = Importance::new(&settings);
         assert_eq!([0, 50, 100, 900].map(|n| annealed.exponent(n).unwrap()), [0.4, 0.7, 1.0, 1.0]);
-        settings.strategy = Strategy::Uniform;
+        settings.strategy = value::Strategy::UNIFORM;
         assert_eq!(Importance::new(&settings).exponent(5), None);
     }
 }

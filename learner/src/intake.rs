@@ -8,13 +8,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use agents::Batch;
 use envs::Spec;
-use nn::{Batch, Input};
 use rand_chacha::ChaCha8Rng;
 use replay::control::{Mark, Wait};
 use replay::spread::Masses;
 use replay::{ItemKey, LaneKey};
 use run::Resolved;
+use run::networks::Input;
 use run::settings::Settings;
 use tch::Device;
 use telemetry::Health;

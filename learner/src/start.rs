@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use agents::Architecture;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
-use nn::Architecture;
 use page::Live;
 use prometheus::Registry;
 use proto::v1::learner_server::LearnerServer;
@@ -194,9 +194,9 @@ impl Args {
         let events = if self.events { Events::Lines } else { Events::Silent };
         // The network is made first: if ROM, memory or device is missing, no directory is left behind.
         let spec = envs::make(&resolved.game, &settings.environment(), settings.seed)?.spec().clone();
-        let architecture = setup::architecture(&settings, &spec);
         let mut rng = seed::generator(settings.seed, Purpose::Weights, &[]);
-        let mut learner = Learner::new(&settings, architecture, setup::device(settings.device)?, &mut rng)?;
+        let mut learner = Learner::new(&settings, &spec, setup::device(settings.device)?, &mut rng)?;
+        let architecture = *learner.online().architecture();
 
         let (directory, found) = self.directory(&resolved)?;
         let state = match found {
@@ -218,7 +218,7 @@ impl Args {
             run: charter.run.clone(),
             learner_incarnation: incarnation,
             spec: adjust::store(&resolved.settings, &spec, shards.addresses().len()),
-            reliabilities: setup::wants_reliabilities(&resolved.settings),
+            reliabilities: resolved.settings.strategy.needs_reliability,
         };
         let (Access { credentials, registry, edge, gate }, health) = (access, Health::new());
         let metrics = Arc::new(Metrics::register(&registry));

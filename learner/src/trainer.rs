@@ -1,20 +1,23 @@
 //! The learner's state and its one step.
 
-use nn::objective::Objective;
-use nn::parameters::WeightsError;
-use nn::{Adam, Architecture, Batch, Pass, QNetwork};
+use std::sync::Arc;
+
+use agents::parameters::WeightsError;
+use agents::{Adam, Agent, Architecture, Batch, Networks, Pass, QNetwork};
+use envs::Spec;
 use rand::Rng;
+use run::networks::Mismatch;
 use run::settings::Settings;
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Kind};
 use value::priority::Priority;
 
-/// Online and target network, optimiser, and how many updates they have seen.
+/// Agent, online and target network, optimiser, and how many updates they have seen.
 #[derive(Debug)]
 pub struct Learner {
+    agent: Arc<dyn Agent>,
     online: QNetwork,
     target: QNetwork,
     adam: Adam,
-    objective: Objective,
     updates: u64,
     target_period: u64,
     learning_rate: f64,
@@ -54,27 +57,34 @@ pub struct Diverged {
 }
 
 impl Learner {
-    /// A learner with random first weights.
+    /// A learner with random first weights, for the agent of the settings and an environment.
     pub fn new(
         settings: &Settings,
-        architecture: Architecture,
+        spec: &Spec,
         device: Device,
         rng: &mut impl Rng,
-    ) -> Result<Self, nn::architecture::Mismatch> {
+    ) -> Result<Self, Mismatch> {
+        let agent = agents::agent(settings);
+        let architecture = Architecture::new(settings, &*agent, spec)?;
         let online = QNetwork::random(architecture, device, rng)?;
         let target = online.duplicate();
         let adam = Adam::new(online.parameters(), settings.adam_epsilon);
         Ok(Self {
+            agent,
             online,
             target,
             adam,
-            objective: crate::setup::objective(settings),
             updates: 0,
             target_period: settings.target_period_updates.0,
             learning_rate: settings.learning_rate,
             learning_rate_decay: settings.learning_rate_decay,
             gradient_clamp: settings.gradient_clamp,
         })
+    }
+
+    /// The algorithm.
+    pub fn agent(&self) -> &dyn Agent {
+        &*self.agent
     }
 
     /// The network that learns, and that actors follow.
@@ -91,14 +101,18 @@ impl Learner {
     ///
     /// Nothing changes, and the loss has no graph.
     pub fn examine(&self, batch: &Batch) -> Pass {
-        tch::no_grad(|| self.objective.pass(&self.online, &self.target, batch))
+        tch::no_grad(|| self.agent.pass(self.networks(), batch))
+    }
+
+    fn networks(&self) -> Networks<'_> {
+        Networks { online: &self.online, target: &self.target }
     }
 
     /// One gradient step. `progress` is the share of the run that is done, for the learning rate.
     ///
     /// If loss, gradient or a priority is not finite nothing changes and the run should end: the weights of before are still good.
     pub fn update(&mut self, batch: &Batch, progress: f64) -> Result<Update, Diverged> {
-        let pass = self.objective.pass(&self.online, &self.target, batch);
+        let pass = self.agent.pass(self.networks(), batch);
         let loss = pass.loss.double_value(&[]);
         let gradient = self.online.parameters().gradient(&pass.loss);
         let squares = gradient.iter().map(|part| part.norm().double_value(&[]).powi(2));
@@ -107,7 +121,7 @@ impl Learner {
         if !loss.is_finite() || !gradient_norm.is_finite() {
             return Err(diverged);
         }
-        let priorities = numbers(&pass.priorities).into_iter().map(Priority::try_new);
+        let priorities = self.agent.priorities(&pass, batch).into_iter().map(Priority::try_new);
         let priorities = priorities.collect::<Result<_, _>>().map_err(|_| diverged)?;
         let decay = 1.0 - (1.0 - self.learning_rate_decay) * progress.clamp(0.0, 1.0);
         let clamp = (self.gradient_clamp > 0.0).then_some(self.gradient_clamp);
@@ -121,9 +135,7 @@ impl Learner {
             loss,
             td_error: pass.td_errors.abs().mean(Kind::Double).double_value(&[]),
             q: pass.q.mean(Kind::Double).double_value(&[]),
-            entropy: nn::soft::entropy(&pass.q, self.objective.temperature())
-                .mean(Kind::Double)
-                .double_value(&[]),
+            entropy: self.agent.entropy(&pass.q).mean(Kind::Double).double_value(&[]),
             gradient_norm,
         })
     }
@@ -159,9 +171,3 @@ pub const WEIGHTS: &str = "weights.safetensors";
 pub const TARGET: &str = "target.safetensors";
 /// Adam's moments in a checkpoint.
 pub const OPTIMISER: &str = "optimiser.safetensors";
-
-fn numbers(tensor: &Tensor) -> Vec<f64> {
-    let mut numbers = vec![0.0; tensor.numel()];
-    tensor.to_device(Device::Cpu).copy_data(&mut numbers, tensor.numel());
-    numbers
-}

@@ -1,19 +1,19 @@
 //! The learner on batches made from a real store.
 
+use agents::Batch;
 use envs::{Element, Observation, Spec};
 use learner::{Assembler, Learner, setup};
-use nn::Batch;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use replay::{Chunk, InitialPriority, LaneKey, NewItem, Step, Store, Taken, WeightsVersion};
 use run::Settings;
-use run::choices::{Network, RewardClip};
+use run::choices::RewardClip;
 use tch::{Device, Kind, Tensor};
 use value::priority::Priority;
 
 fn settings() -> Settings {
     let mut settings = Settings::paper();
-    settings.network = Network::Mlp;
+    settings.network = run::networks::MLP;
     settings.hidden_units = 16;
     settings.frame_stack = 2;
     settings.reward_clip = RewardClip::None;
@@ -63,8 +63,7 @@ fn store(settings: &Settings) -> Store {
 
 fn learner(settings: &Settings) -> Learner {
     tch::set_num_threads(1);
-    let architecture = setup::architecture(settings, &spec());
-    Learner::new(settings, architecture, Device::Cpu, &mut ChaCha8Rng::seed_from_u64(1)).unwrap()
+    Learner::new(settings, &spec(), Device::Cpu, &mut ChaCha8Rng::seed_from_u64(1)).unwrap()
 }
 
 fn batch(settings: &Settings, learner: &Learner, count: usize, rng: &mut impl Rng) -> Batch {

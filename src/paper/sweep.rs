@@ -199,7 +199,7 @@ mod tests {
         let more = ["--set", "temperature=0.01", "--set", "evaluate-final-episodes=3", "--parallel", "2"];
         let sweep = sweep(false, &[&words[..], &more].concat()).unwrap();
         assert_eq!(sweep.games, ["boxing", "qbert"]);
-        assert_eq!((sweep.strategies.as_slice(), sweep.seeds, sweep.parallel), (&[Strategy::Ver][..], 5, 2));
+        assert_eq!((sweep.strategies.as_slice(), sweep.seeds, sweep.parallel), (&[Strategy::VER][..], 5, 2));
         assert_eq!((flag(&sweep, "frames"), flag(&sweep, "temperature")), (Some("2000000"), Some("0.01")));
         assert_eq!(flag(&sweep, "evaluate_final_episodes"), Some("3"));
     }

@@ -1,9 +1,11 @@
 //! Plays a run's weights for their scores.
 
+use std::sync::Arc;
+
 use actor::evaluation::{Games, Who, play};
+use agents::{Architecture, Behaviour, QNetwork};
 use anyhow::Result;
 use learner::{setup, trainer};
-use nn::QNetwork;
 use run::Resolved;
 use run::checkpoint::Checkpoint;
 use run::choices::EvaluationPolicy;
@@ -55,6 +57,8 @@ pub fn evaluation(
 pub struct TrainedAgent {
     /// The network.
     pub network: QNetwork,
+    /// Its algorithm.
+    pub agent: Arc<dyn agents::Agent>,
     /// The run's settings.
     pub resolved: Resolved,
     /// How it acts.
@@ -79,16 +83,19 @@ impl TrainedAgent {
         let spec = envs::make(&resolved.game, &options, 0)?.spec().clone();
         let device = setup::device(agent.device.unwrap_or(settings.device))?;
         let mut rng = actor::seed::generator(0, actor::seed::Purpose::Weights, &[]);
-        let mut network = QNetwork::random(setup::architecture(settings, &spec), device, &mut rng)?;
+        let algorithm = agents::agent(settings);
+        let architecture = Architecture::new(settings, &*algorithm, &spec)?;
+        let mut network = QNetwork::random(architecture, device, &mut rng)?;
         network.load(&checkpoint.read(trainer::WEIGHTS)?).map_err(|error| checkpoint.nonsense(error))?;
         let name = checkpoint.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let policy = agent.policy.unwrap_or(settings.evaluation_policy);
-        Ok(Self { network, age: cut::age(&checkpoint)?, policy, checkpoint: name, spec, resolved })
+        let age = cut::age(&checkpoint)?;
+        Ok(Self { network, agent: algorithm, age, policy, checkpoint: name, spec, resolved })
     }
 
-    /// How it acts, as code.
-    pub fn behaviour(&self) -> actor::behaviour::Behaviour {
-        actor::rules::evaluation_behaviour(&self.resolved.settings, self.policy)
+    /// How it draws its actions.
+    pub fn behaviour(&self) -> Behaviour {
+        actor::rules::evaluation_behaviour(&*self.agent, self.policy)
     }
 }
 
@@ -96,7 +103,7 @@ impl TrainedAgent {
 pub fn evaluate(agent: &Agent, episodes: u32, json: bool) -> Result<()> {
     let trained = TrainedAgent::load(agent)?;
     let tournament = Tournament::new(&trained.resolved, agent.seed);
-    let who = Who::Network(&trained.network, trained.behaviour());
+    let who = Who::Agent(&*trained.agent, &trained.network, trained.behaviour());
     let bar = crate::progress::counter(u64::from(episodes), "games");
     let scores = tournament.play(who, episodes, |done| bar.set_position(done as u64))?;
     bar.finish_and_clear();

@@ -5,10 +5,10 @@
 
 use actor::seed::{self, Purpose};
 use actor::{EpisodeEnd, Player};
+use agents::Batch;
 use anyhow::{Context, Result, bail};
 use learner::importance::{self, Importance};
 use learner::{Assembler, Learner, Update, setup};
-use nn::Batch;
 use rand_chacha::ChaCha8Rng;
 use replay::rate::RateLimiter;
 use replay::{Episode, Store, WeightsVersion};
@@ -63,9 +63,8 @@ impl Lockstep {
         let device = setup::device(settings.device)?;
         let options = settings.environment();
         let spec = envs::make(&resolved.game, &options, 0)?.spec().clone();
-        let architecture = setup::architecture(settings, &spec);
         let mut weights_rng = seed::generator(settings.seed, Purpose::Weights, &[]);
-        let learner = Learner::new(settings, architecture, device, &mut weights_rng)?;
+        let learner = Learner::new(settings, &spec, device, &mut weights_rng)?;
         let ratio = settings
             .samples_per_insert
             .0
@@ -142,7 +141,7 @@ impl Lockstep {
         for draw in &draws {
             let item = self.store.item(0, draw.key).context("a sampled transition is in the store")?;
             self.assembler.add(item.lead(), item.frames(), item.steps())?;
-            if setup::wants_reliabilities(settings) {
+            if settings.strategy.needs_reliability {
                 let (lane, first) = (item.lane(), item.first_step());
                 if !episodes.iter().any(|episode| episode.holds(lane, first)) {
                     episodes.extend(self.store.episode(0, draw.key));

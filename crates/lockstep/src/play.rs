@@ -23,8 +23,8 @@ pub fn play(agent: &Agent, path: &Path, steps_max: u64) -> Result<()> {
     let mut done = false;
     while !done && steps < steps_max {
         video.add(&game.render())?;
-        let q = trained.network.q_values(game.state(), 1);
-        done = game.act(trained.behaviour(), &q);
+        let q = trained.agent.q_rows(&trained.network, game.state(), 1);
+        done = game.act(&*trained.agent, trained.behaviour(), &q);
         steps += 1;
         bar.set_position(steps);
     }

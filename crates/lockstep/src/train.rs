@@ -175,8 +175,9 @@ impl Training {
         let settings = &self.run.resolved.settings;
         let policy = settings.evaluation_policy;
         let tournament = self.tournament();
-        let behaviour = actor::rules::evaluation_behaviour(settings, policy);
-        let who = actor::evaluation::Who::Network(self.run.learner.online(), behaviour);
+        let learner = &self.run.learner;
+        let behaviour = actor::rules::evaluation_behaviour(learner.agent(), policy);
+        let who = actor::evaluation::Who::Agent(learner.agent(), learner.online(), behaviour);
         let scores = tournament
             .play(who, episodes, |done| self.progress.note(&format!("{what}: game {done} of {episodes}")))?;
         Ok(evaluation(AGENT, policy, scores, self.run.frames, self.run.learner.updates()))

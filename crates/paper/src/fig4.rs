@@ -17,7 +17,8 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::Result;
-use run::choices::{Algorithm, EvaluationPolicy};
+use run::algorithms::{self, Algorithm};
+use run::choices::EvaluationPolicy;
 use run::units::grouped;
 
 use crate::experience::{Experience, Tally};
@@ -28,7 +29,7 @@ use groups::Group;
 use runs::{Job, Part};
 
 /// Both learners, the plain one first.
-const ALGORITHMS: [Algorithm; 2] = [Algorithm::Dqn, Algorithm::SoftDqn];
+const ALGORITHMS: [Algorithm; 2] = [algorithms::DQN, algorithms::SOFT_DQN];
 /// Learning rates beside the appendix's own 0.005, at which real steps are looked at.
 const RATES: [&str; 3] = ["0.00005", "0.0005", "0.05"];
 /// What counts as CartPole solved: the mean score of games of at most 200 steps.
@@ -59,7 +60,7 @@ pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<(Figure, Vec<Experie
 /// Experiences of the first run of soft DQN with the appendix's settings, for a figure 5 that is made alone.
 pub fn sample(options: &Options) -> Result<Vec<Experience>> {
     let Size { steps, examine_every, .. } = options.effort.pick(QUICK, FULL);
-    let resolved = settings::appendix(Algorithm::SoftDqn, options.seed, steps, &[])?;
+    let resolved = settings::appendix(algorithms::SOFT_DQN, options.seed, steps, &[])?;
     // As a run by learning rate it is not evaluated, which is all that a part decides.
     let part = Part::LearningRate(resolved.settings.learning_rate);
     Ok(Job { part, resolved, examine_every, final_episodes: 1 }.run()?.tally.kept().to_vec())
@@ -88,7 +89,7 @@ fn make(options: &Options, size: Size, say: &dyn Fn(&str)) -> Result<(Figure, Ve
     figure.seconds = started.elapsed().as_secs_f64();
     figure.save(options)?;
     groups.iter().try_for_each(|group| group.tally.check())?;
-    let sample = find(&groups, Part::Appendix, Algorithm::SoftDqn).tally.kept().to_vec();
+    let sample = find(&groups, Part::Appendix, algorithms::SOFT_DQN).tally.kept().to_vec();
     Ok((figure, sample))
 }
 
@@ -140,7 +141,7 @@ fn claim(figure: &mut Figure, groups: &[Group]) {
         let of = groups.iter().filter(|group| group.algorithm == algorithm);
         of.map(|group| group.tally.clone()).collect()
     };
-    let (dqn, soft) = (tallies(Algorithm::Dqn), tallies(Algorithm::SoftDqn));
+    let (dqn, soft) = (tallies(algorithms::DQN), tallies(algorithms::SOFT_DQN));
     claim_bounds(figure, "DQN: |EVB|, |PIV| and |EIV| are at most |TD| on every transition", &dqn);
     let claim = "soft DQN: all three are at most ρ^max·|TD|, |EVB| and |EIV| at least ρ^min·|TD|, on every transition";
     claim_bounds(figure, claim, &soft);
@@ -175,7 +176,7 @@ fn claim(figure: &mut Figure, groups: &[Group]) {
         figure.claim(&claim, measured, verdict);
     }
 
-    let group = find(groups, Part::Appendix, Algorithm::SoftDqn);
+    let group = find(groups, Part::Appendix, algorithms::SOFT_DQN);
     claim_policies(figure, group);
     let above: Vec<_> = group.real.lines().iter().map(|line| (line.metric, line.above)).collect();
     let shares: Vec<_> = above

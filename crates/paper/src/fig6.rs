@@ -25,7 +25,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result, bail};
 use run::order::Sweep;
 use run::units::grouped;
-use value::priority::Strategy;
+use value::Strategy;
 
 use crate::figure::{Extent, Figure, Verdict};
 use crate::options::Options;
@@ -183,12 +183,7 @@ fn draw(options: &Options, sweep: &Sweep, runs: &[Run], scored: &[Scored]) -> Re
 
 /// Which games, by which strategies.
 fn title(sweep: &Sweep) -> String {
-    let strategy = |strategy: &Strategy| match strategy {
-        Strategy::Uniform => "uniform".to_owned(),
-        Strategy::Per => "prioritized".to_owned(),
-        Strategy::Ver => "valuable".to_owned(),
-        Strategy::Reaper => "ReaPER".to_owned(),
-    };
+    let strategy = |strategy: &Strategy| strategy.title.to_owned();
     let all = NINE.iter().all(|known| sweep.games.iter().any(|game| game == known.game));
     let games = match sweep.games.as_slice() {
         games if all && games.len() == NINE.len() => "Atari".to_owned(),

@@ -34,22 +34,6 @@ macro_rules! choices {
 }
 
 choices! {
-    /// Which Bellman target is learned.
-    Algorithm {
-        /// Soft Q-learning: log-sum-exp values, softmax policy.
-        SoftDqn = "soft-dqn",
-        /// Plain Q-learning: max values, ε-greedy policy.
-        Dqn = "dqn",
-    }
-    /// The network's trunk.
-    Network {
-        /// The 2015 network: 32, 64, 64 channels.
-        Nature = "nature",
-        /// The 2013 network: 16, 32 channels.
-        Small = "small",
-        /// Two hidden layers, for observations that are vectors.
-        Mlp = "mlp",
-    }
     /// What is minimised.
     Loss {
         /// Quadratic near zero, linear beyond 1.
@@ -181,9 +165,9 @@ mod tests {
         }
         assert_eq!(Device::read("cuda"), Ok(Device::Cuda(0)));
         assert!(Device::read("cuda:x").is_err() && Device::read("gpu").is_err());
-        for text in ["soft-dqn", "dqn"] {
-            assert_eq!(Algorithm::read(text).unwrap().show(), text);
+        for text in ["huber", "squared"] {
+            assert_eq!(Loss::read(text).unwrap().show(), text);
         }
-        assert!(Algorithm::read("sac").unwrap_err().contains("soft-dqn, dqn"));
+        assert!(Loss::read("cubed").unwrap_err().contains("huber, squared"));
     }
 }

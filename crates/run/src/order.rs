@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-pub use value::priority::Strategy;
+pub use value::Strategy;
 
 use crate::choices::{Device, EvaluationPolicy};
 use crate::resolve::Resolved;

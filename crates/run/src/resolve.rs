@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::choices::Algorithm;
 use crate::nearest::hint;
 use crate::presets;
 use crate::settings::{SETTINGS, Settings};
@@ -59,16 +58,18 @@ impl Layers<'_> {
             return Err(ConfigError(format!("preset {} is not for {game}: use --preset {own}", preset.name)));
         }
         let mut settings = preset.settings();
-        let mut told = BTreeSet::new();
+        let mut given = BTreeSet::new();
         let file_name = self.file.map_or(String::new(), |path| path.display().to_string());
         let of_file = file.settings.iter().map(|(key, text)| (format!("{file_name}: {key}"), key, text));
         let variables = self.environment.iter().map(|(key, text)| (variable(key), key, text));
         let flags = self.flags.iter().map(|(key, text)| (flag(key), key, text));
         for (source, key, text) in of_file.chain(variables).chain(flags) {
             apply(&mut settings, key, text).map_err(|error| ConfigError(format!("{source}: {error}")))?;
-            told.insert(key.as_str());
+            given.insert(key.as_str());
         }
-        explore_if_dqn(&mut settings, &told);
+        if let Some(epsilon) = settings.algorithm.epsilon {
+            explore(&mut settings, epsilon, &given);
+        }
         settings.validate(&game).map_err(ConfigError)?;
         Ok(Resolved { game, preset: preset.name.into(), settings })
     }
@@ -89,7 +90,7 @@ impl Resolved {
             let bare = number || text == "true" || text == "false";
             let value = if bare { text } else { format!("\"{text}\"") };
             if explained {
-                out += &format!("#{}\n", setting.help);
+                out += &format!("# {}\n", setting.help());
             }
             out += &format!("{} = {value}\n", setting.key);
         }
@@ -134,13 +135,13 @@ fn unknown_key(key: &str) -> String {
     format!("unknown setting '{key}'{}; 'quiver config show' lists them all", hint(key, known))
 }
 
-/// Plain DQN has no policy of its own to explore with, so ε mixes random actions in unless someone decided.
-fn explore_if_dqn(settings: &mut Settings, told: &BTreeSet<&str>) {
-    if settings.algorithm == Algorithm::Dqn && !told.contains("epsilon") {
-        settings.epsilon = 1.0;
+/// Gives an algorithm whose policy does not explore by itself its own ε, unless the user set one.
+fn explore(settings: &mut Settings, (first, last): (f64, f64), given: &BTreeSet<&str>) {
+    if !given.contains("epsilon") {
+        settings.epsilon = first;
     }
-    if settings.algorithm == Algorithm::Dqn && !told.contains("epsilon_final") {
-        settings.epsilon_final = 0.01;
+    if !given.contains("epsilon_final") {
+        settings.epsilon_final = last;
     }
 }
 
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn dqn_explores_unless_told_otherwise() {
+    fn dqn_explores_unless_the_user_sets_epsilon() {
         let dqn = flags(&[("algorithm", "dqn"), ("strategy", "per")]);
         let resolved = Layers { flags: dqn.clone(), ..Layers::default() }.resolve(Some("pong")).unwrap();
         assert_eq!((resolved.settings.epsilon, resolved.settings.epsilon_final), (1.0, 0.01));

@@ -8,15 +8,16 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::algorithms::{self, Algorithm};
 use crate::choices::{
-    Algorithm, Device, EvaluationPolicy, InitialPriority, Loss, Network, RewardClip, SamplesPerInsert,
-    ShardNumbers,
+    Device, EvaluationPolicy, InitialPriority, Loss, RewardClip, SamplesPerInsert, ShardNumbers,
 };
+use crate::networks::{self, Network};
 use crate::text::Text;
 use crate::units::{AgentSteps, Bytes, Frames, Items, Updates};
 use envs::ActionSet;
 use replay::codec::Codec;
-use value::priority::{Rho, Strategy};
+use value::{Rho, Strategy};
 
 /// What is known of a setting before it has a value.
 #[derive(Debug)]
@@ -25,10 +26,23 @@ pub struct Setting {
     pub key: &'static str,
     /// Heading under which help shows it.
     pub group: &'static str,
-    /// One or two sentences: meaning, unit, origin of the default.
-    pub help: &'static str,
     /// Whether the value is true or false, so that the bare flag means true.
     pub is_switch: bool,
+    about: &'static str,
+    choices: fn() -> Vec<(&'static str, &'static str)>,
+}
+
+impl Setting {
+    /// One or two sentences: meaning, unit, origin of the default, and the list of values if there is one.
+    pub fn help(&self) -> String {
+        let about = self.about.trim();
+        let choices: Vec<String> =
+            (self.choices)().iter().map(|(name, about)| format!("{name} ({about})")).collect();
+        match choices.split_last() {
+            Some((last, rest)) => format!("{} {} or {last}.", about, rest.join(", ")),
+            None => about.to_owned(),
+        }
+    }
 }
 
 macro_rules! settings {
@@ -43,8 +57,9 @@ macro_rules! settings {
         pub const SETTINGS: &[Setting] = &[$($(Setting {
             key: stringify!($key),
             group: $group,
-            help: concat!($($doc),+),
             is_switch: <$type as Text>::IS_SWITCH,
+            about: concat!($($doc),+),
+            choices: <$type as Text>::choices,
         },)*)*];
 
         impl Settings {
@@ -128,16 +143,16 @@ settings! {
         reward_clip: RewardClip = RewardClip::Sign;
     }
     "Network" {
-        /// nature (2015), small (2013) or mlp.
-        network: Network = Network::Nature;
+        /// The layers below the head:
+        network: Network = networks::NATURE;
         /// Units of the hidden layer (of both, for mlp).
         hidden_units: usize = 512;
         /// Split the head into value and advantage.
         dueling: bool = false;
     }
     "Learning" {
-        /// soft-dqn or dqn.
-        algorithm: Algorithm = Algorithm::SoftDqn;
+        /// What is learned:
+        algorithm: Algorithm = algorithms::SOFT_DQN;
         /// β, the temperature of the soft policy.
         temperature: f64 = 0.05;
         /// γ, per decision.
@@ -168,16 +183,16 @@ settings! {
     "Exploration" {
         /// Agent steps of uniformly random play at the start (code).
         random_steps: AgentSteps = AgentSteps(50_000);
-        /// Share of random actions mixed into the policy at the start; dqn starts at 1 unless told otherwise.
+        /// Share of random actions mixed into the policy at the start; dqn starts at 1 unless you set it.
         epsilon: f64 = 0.0;
-        /// Share of random actions after the decay; dqn ends at 0.01 unless told otherwise.
+        /// Share of random actions after the decay; dqn ends at 0.01 unless you set it.
         epsilon_final: f64 = 0.0;
         /// Agent steps over which epsilon goes from its first to its final value.
         epsilon_decay_steps: AgentSteps = AgentSteps(250_000);
     }
     "Replay" {
-        /// uniform, per (|TD|), ver (ρ·|TD|) or reaper (|TD| by how much of its episode's error is resolved).
-        strategy: Strategy = Strategy::Ver;
+        /// Priority of a transition in the replay:
+        strategy: Strategy = Strategy::VER;
         /// What ρ is for ver: max (the paper's text), old, or old-unit-temperature (the authors' code).
         rho: Rho = Rho::Max;
         /// Transitions kept.
@@ -236,10 +251,20 @@ mod tests {
             let shown = settings.get(setting.key).expect(setting.key);
             settings.set(setting.key, &shown).expect(setting.key).expect(setting.key);
             assert_eq!(settings.get(setting.key).as_ref(), Some(&shown), "{}", setting.key);
-            assert!(setting.help.trim().ends_with('.'), "{} has no sentence of help", setting.key);
+            assert!(setting.help().ends_with('.'), "{} has no sentence of help", setting.key);
         }
         assert_eq!(settings, Settings::paper());
         assert_eq!(settings.set("no_such_key", "1"), None);
+    }
+
+    #[test]
+    fn help_lists_what_can_be_chosen() {
+        let strategy = SETTINGS.iter().find(|setting| setting.key == "strategy").unwrap();
+        assert!(
+            strategy.help().contains(": uniform (every item alike), per (|TD|), "),
+            "{}",
+            strategy.help()
+        );
     }
 
     #[test]

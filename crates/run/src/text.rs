@@ -3,6 +3,8 @@
 //! A flag, an environment variable and a TOML value all pass through the same few lines, so
 //! `--frames 40M`, `QUIVER_FRAMES=40M` and `frames = "40M"` cannot differ.
 
+use value::registry::{Choice, Listed, UnknownName};
+
 /// A type whose values people can write in a flag, a variable or a file.
 pub trait Text: Sized {
     /// Whether the type is true or false, so that a bare flag can mean true.
@@ -11,6 +13,10 @@ pub trait Text: Sized {
     fn read(text: &str) -> Result<Self, String>;
     /// Shows a value so that [`Text::read`] gives it back.
     fn show(&self) -> String;
+    /// The values as (name, about), if they come from a list; help shows them.
+    fn choices() -> Vec<(&'static str, &'static str)> {
+        Vec::new()
+    }
 }
 
 macro_rules! text_by_parse {
@@ -61,4 +67,16 @@ macro_rules! text_by_from_str {
 }
 pub(crate) use text_by_from_str;
 
-text_by_from_str!(value::priority::Strategy, value::priority::Rho, envs::ActionSet, replay::codec::Codec,);
+text_by_from_str!(value::Rho, envs::ActionSet, replay::codec::Codec,);
+
+impl<T: Listed> Text for Choice<T> {
+    fn read(text: &str) -> Result<Self, String> {
+        text.trim().parse().map_err(|error: UnknownName| error.to_string())
+    }
+    fn show(&self) -> String {
+        self.to_string()
+    }
+    fn choices() -> Vec<(&'static str, &'static str)> {
+        T::list().iter().map(|entry| (entry.name(), entry.about())).collect()
+    }
+}

@@ -1,9 +1,11 @@
 //! Which settings go together. Every refusal names the setting and says what to do.
 
-use crate::choices::{Algorithm, Network};
+use value::Listed;
+
+use crate::algorithms;
+use crate::networks::{self, Input};
 use crate::settings::Settings;
 use crate::text::Text;
-use value::priority::Strategy;
 
 /// What a transition takes of `replay_bytes` at the least: 32 bytes each for its step and its item, frames not counted.
 const ITEM_BYTES_MIN: u64 = 64;
@@ -153,9 +155,16 @@ impl Settings {
     }
 
     fn check_algorithm(&self) -> Result<(), String> {
-        require(!(self.algorithm == Algorithm::Dqn && self.strategy == Strategy::Ver), || {
-            "strategy ver needs a soft policy and is not defined for algorithm dqn: use --strategy per, or --algorithm soft-dqn".into()
-        })
+        let (algorithm, strategy) = (self.algorithm, self.strategy);
+        require(algorithm.accepts(strategy), || {
+            let accepted = algorithms::Entry::list().iter().filter(|other| other.accepts(strategy));
+            let others = either(accepted.map(|other| other.name));
+            format!(
+                "strategy {strategy} needs a soft policy and is not defined for algorithm {algorithm}: use --strategy per, \
+                 or --algorithm {others}"
+            )
+        })?;
+        (algorithm.check)(self)
     }
 
     /// Refuses a setting that the environment would ignore, and a mode that it cannot run in.
@@ -175,14 +184,22 @@ impl Settings {
     }
 
     fn check_network(&self, environment: &envs::Entry) -> Result<(), String> {
-        let (is_vector, game) = (environment.observation.shape.len() == 1, environment.name);
-        require(is_vector == (self.network == Network::Mlp), || {
-            if is_vector {
-                format!("network {} needs images and {game} has none: use --network mlp", self.network)
-            } else {
-                format!("network mlp needs a vector and {game} has images: use --network nature or small")
-            }
+        let input =
+            Input::of(&environment.observation, self.frame_stack).map_err(|error| error.to_string())?;
+        self.network.check(input).map_err(|mismatch| {
+            let accepting = networks::Entry::list().iter().filter(|network| network.check(input).is_ok());
+            let others = either(accepting.map(|network| network.name));
+            format!("{mismatch} in {}: use --network {others}", environment.name)
         })
+    }
+}
+
+/// "a", "a or b", "a, b or c".
+fn either(names: impl Iterator<Item = &'static str>) -> String {
+    let names: Vec<_> = names.collect();
+    match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => names.concat(),
     }
 }
 

@@ -26,7 +26,7 @@
 //! | EVB, PIV, EIV for soft Q-learning | [`metrics::soft`] |
 //! | theorem 2: the three are at most ρ^max·\|TD\| | [`metrics::bounds_soft`], `upper` |
 //! | theorem 3: \|EVB\| and \|EIV\| are at least ρ^min·\|TD\| | [`metrics::bounds_soft`], `lower` |
-//! | valuable experience replay: priority ρ^max·\|TD\| (section 5) | [`priority::priority`], [`priority::rho`] |
+//! | valuable experience replay: priority ρ^max·\|TD\| (section 5) | [`Strategy::VER`], [`rho::rho`] |
 //!
 //! We count the theorems in that order: Q-learning, then soft Q-learning from above and from below.
 //! Read [`metrics`] first: it is the heart of the paper.
@@ -37,7 +37,13 @@ pub mod hard;
 pub mod metrics;
 mod odds;
 pub mod priority;
+pub mod registry;
+pub mod rho;
 pub mod soft;
+pub mod strategy;
 pub mod target;
 
-pub use priority::{Priority, Rho, Strategy};
+pub use priority::Priority;
+pub use registry::{Choice, Listed};
+pub use rho::Rho;
+pub use strategy::Strategy;

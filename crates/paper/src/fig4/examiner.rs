@@ -7,9 +7,9 @@
 //!
 //! After the step the same states are valued once more, for [`Real`].
 
+use agents::Batch;
 use learner::Learner;
 use lockstep::Watch;
-use nn::Batch;
 use tch::{Device, Kind, Tensor};
 
 use super::real::Real;
@@ -60,7 +60,8 @@ impl Watch for Examiner {
         if self.current.is_empty() {
             return;
         }
-        let q = numbers(&tch::no_grad(|| learner.online().forward(&batch.states)));
+        let output = tch::no_grad(|| learner.online().forward(&batch.states));
+        let q = numbers(&learner.agent().q_values(output));
         let width = q.len() / self.current.len();
         for (experience, new) in self.current.drain(..).zip(q.chunks_exact(width)) {
             self.real.add(&experience, new);

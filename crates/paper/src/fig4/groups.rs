@@ -1,6 +1,7 @@
 //! Runs that differ in nothing but their seed, taken together: their transitions, their scores, their rows.
 
-use run::choices::{Algorithm, EvaluationPolicy};
+use run::algorithms::{self, Algorithm};
+use run::choices::EvaluationPolicy;
 use run::units::grouped;
 
 use super::real::{Line, Real};
@@ -144,7 +145,7 @@ impl Group {
     pub fn real_table(&self) -> Vec<Vec<String>> {
         let percent = |share: f64| format!("{:.2}%", 100.0 * share);
         let row = |line: Line| {
-            let has_lower = self.algorithm == Algorithm::SoftDqn && line.metric != "piv";
+            let has_lower = self.algorithm == algorithms::SOFT_DQN && line.metric != "piv";
             vec![
                 self.algorithm.to_string(),
                 self.learning_rate.to_string(),
@@ -173,7 +174,7 @@ impl Group {
             grouped(tally.violations),
             format!("{:.1e}", tally.largest_excess),
             grouped(tally.on_bound),
-            if self.algorithm == Algorithm::SoftDqn {
+            if self.algorithm == algorithms::SOFT_DQN {
                 grouped(tally.policy_improves_less)
             } else {
                 "–".to_owned()
@@ -210,7 +211,7 @@ mod tests {
         let curve = |mean: f64| vec![score(Stochastic, mean / 2.0), score(Greedy, mean)];
         Group {
             part: Part::Appendix,
-            algorithm: Algorithm::SoftDqn,
+            algorithm: algorithms::SOFT_DQN,
             learning_rate: 0.005,
             seeds: means.len(),
             tally: Tally::new(),

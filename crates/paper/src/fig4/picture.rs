@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use plot::{Axis, Colour, Layer, Page, Panel};
-use run::choices::{Algorithm, EvaluationPolicy};
+use run::algorithms::{self, Algorithm};
+use run::choices::EvaluationPolicy;
 
 use super::groups::Group;
 use super::real::{Line, NAMES};
@@ -64,7 +65,7 @@ fn upper(groups: &[Group]) -> Page {
 fn lower(groups: &[Group]) -> Page {
     let mut page = Page::new("Soft DQN on CartPole", "what an experience is worth, against the lower bound");
     (page.columns, page.size) = (3, (1100, 420));
-    let kept = find(groups, Part::Appendix, Algorithm::SoftDqn).tally.kept();
+    let kept = find(groups, Part::Appendix, algorithms::SOFT_DQN).tally.kept();
     let bound: (&str, scatter::Number) = ("ρ^min·|TD|", |experience| experience.bounds.lower);
     page.panels.extend(scatter::panels(kept, "", bound, Colour::Orange, Scale::Log));
     page
@@ -138,8 +139,5 @@ fn against_rate(
 }
 
 fn name(algorithm: Algorithm) -> &'static str {
-    match algorithm {
-        Algorithm::Dqn => "DQN",
-        Algorithm::SoftDqn => "soft DQN",
-    }
+    if algorithm == algorithms::DQN { "DQN" } else { "soft DQN" }
 }

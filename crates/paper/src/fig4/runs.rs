@@ -14,7 +14,8 @@ use anyhow::{Context, Result};
 use lockstep::Lockstep;
 use lockstep::evaluate::Tournament;
 use run::Resolved;
-use run::choices::{Algorithm, EvaluationPolicy};
+use run::algorithms::Algorithm;
+use run::choices::EvaluationPolicy;
 
 use super::examiner::Examiner;
 use super::real::Real;
@@ -89,11 +90,8 @@ impl Job {
     pub fn run(&self) -> Result<Outcome> {
         tch::set_num_threads(1);
         let settings = &self.resolved.settings;
-        let rule = match settings.algorithm {
-            Algorithm::Dqn => Rule::Hard,
-            Algorithm::SoftDqn => Rule::Soft(settings.temperature),
-        };
         let mut run = Lockstep::new(self.resolved.clone())?;
+        let rule = run.learner.agent().temperature().map_or(Rule::Hard, Rule::Soft);
         let mut examiner = Examiner::new(rule, settings.seed, self.examine_every);
         let budget = settings.frames.0;
         let tenth = (budget / EVALUATIONS).max(1);
@@ -132,8 +130,10 @@ fn evaluate(run: &Lockstep, episodes: u32) -> Result<[Score; 2]> {
     let games = seed::number(settings.seed, Purpose::EvaluationEnvironment, &[run.frames]);
     let tournament = Tournament::new(&run.resolved, games);
     let score = |policy| -> Result<Score> {
-        let behaviour = actor::rules::evaluation_behaviour(settings, policy);
-        let scores = tournament.play(Who::Network(run.learner.online(), behaviour), episodes, |_| ())?;
+        let agent = run.learner.agent();
+        let behaviour = actor::rules::evaluation_behaviour(agent, policy);
+        let who = Who::Agent(agent, run.learner.online(), behaviour);
+        let scores = tournament.play(who, episodes, |_| ())?;
         let (mean, stderr) = mean_and_error(&scores);
         Ok(Score { frames: run.frames, policy, mean, stderr })
     };

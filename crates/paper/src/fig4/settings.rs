@@ -4,7 +4,7 @@
 //! ([`SILENT`]), for both algorithms alike, and listed in the report.
 
 use anyhow::Result;
-use run::choices::Algorithm;
+use run::algorithms::{self, Algorithm};
 use run::settings::SETTINGS;
 use run::{Layers, Resolved};
 
@@ -55,7 +55,7 @@ pub fn appendix(algorithm: Algorithm, seed: u64, steps: u64, changes: &[(&str, &
 /// Our own: the preset `cartpole`, cut to `steps` steps if those are fewer than its own. It replays by VER, which is
 /// not defined for DQN: that replays by |TD|.
 pub fn ours(algorithm: Algorithm, seed: u64, steps: u64) -> Result<Resolved> {
-    let strategy: &[_] = if algorithm == Algorithm::Dqn { &[("strategy", "per")] } else { &[] };
+    let strategy: &[_] = if algorithm == algorithms::DQN { &[("strategy", "per")] } else { &[] };
     resolve(algorithm, seed, steps.min(steps_of_preset()?), strategy)
 }
 
@@ -66,7 +66,7 @@ pub fn steps_of_preset() -> Result<u64> {
 
 /// Where our settings differ from those of the appendix's runs, for soft DQN, as (setting, value).
 pub fn differences() -> Vec<(&'static str, String)> {
-    let all = (appendix(Algorithm::SoftDqn, 0, STEPS, &[]), ours(Algorithm::SoftDqn, 0, STEPS));
+    let all = (appendix(algorithms::SOFT_DQN, 0, STEPS, &[]), ours(algorithms::SOFT_DQN, 0, STEPS));
     let (Ok(appendix), Ok(ours)) = all else { return Vec::new() };
     let both = SETTINGS.iter().map(|setting| setting.key);
     let both = both.map(|key| (key, appendix.settings.get(key), ours.settings.get(key)));
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_appendix_is_as_the_paper_has_it() {
-        for algorithm in [Algorithm::Dqn, Algorithm::SoftDqn] {
+        for algorithm in [algorithms::DQN, algorithms::SOFT_DQN] {
             let settings = appendix(algorithm, 3, STEPS, &[]).unwrap().settings;
             assert_eq!((settings.frames.0, settings.hidden_units, settings.capacity.0), (50_000, 256, 1_000));
             assert_eq!((settings.learning_rate, settings.learning_rate_decay), (0.005, 1.0));
@@ -98,17 +98,17 @@ mod tests {
             assert_eq!((settings.samples_per_insert.0, settings.seed), (Some(16.0), 3));
             assert_eq!((settings.algorithm, settings.lockstep), (algorithm, true));
         }
-        assert_eq!(appendix(Algorithm::Dqn, 0, STEPS, &[]).unwrap().settings.epsilon, 1.0);
-        assert_eq!(appendix(Algorithm::SoftDqn, 0, STEPS, &[]).unwrap().settings.epsilon, 0.0);
+        assert_eq!(appendix(algorithms::DQN, 0, STEPS, &[]).unwrap().settings.epsilon, 1.0);
+        assert_eq!(appendix(algorithms::SOFT_DQN, 0, STEPS, &[]).unwrap().settings.epsilon, 0.0);
     }
 
     #[test]
     fn ours_is_the_preset_and_no_longer() {
         let preset = Layers::default().resolve(Some("cartpole")).unwrap().settings;
-        let settings = ours(Algorithm::SoftDqn, 0, 1_000_000).unwrap().settings;
+        let settings = ours(algorithms::SOFT_DQN, 0, 1_000_000).unwrap().settings;
         assert_eq!(settings.frames, preset.frames);
         assert_eq!((settings.strategy, settings.temperature), (preset.strategy, preset.temperature));
-        assert_eq!(ours(Algorithm::Dqn, 0, 5_000).unwrap().settings.frames.0, 5_000);
+        assert_eq!(ours(algorithms::DQN, 0, 5_000).unwrap().settings.frames.0, 5_000);
         let keys: Vec<_> = differences().into_iter().map(|(key, _)| key).collect();
         assert!(
             keys.contains(&"n_step") && keys.contains(&"double") && !keys.contains(&"discount"),

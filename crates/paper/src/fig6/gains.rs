@@ -7,7 +7,7 @@
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use value::priority::Strategy;
+use value::Strategy;
 
 use super::reference::{PAIRS, Reference};
 use super::results::{Scored, finals};
@@ -243,24 +243,25 @@ mod tests {
     fn the_papers_scores_give_the_papers_gains() {
         let gains = board(&of_paper(1)).gains(0);
         assert_eq!(gains.len(), 9);
-        let gain = of(&gains, Strategy::Ver, Strategy::Per, Measure::Relative);
+        let gain = of(&gains, Strategy::VER, Strategy::PER, Measure::Relative);
         assert!((gain.value - 8.8).abs() < 0.05 && gain.games == 9, "{gain:?}");
         assert_eq!((gain.paper, gain.interval), (Some(gain.value), None));
-        let rest = of(&gains, Strategy::Ver, Strategy::Per, Measure::WithoutLargest);
+        let rest = of(&gains, Strategy::VER, Strategy::PER, Measure::WithoutLargest);
         // Without Seaquest's 51.6%.
         assert!((rest.value - (9.0 * gain.value - 51.58) / 8.0).abs() < 0.01 && rest.games == 8, "{rest:?}");
-        let people = of(&gains, Strategy::Ver, Strategy::Uniform, Measure::HumanNormalised);
+        let people = of(&gains, Strategy::VER, Strategy::UNIFORM, Measure::HumanNormalised);
         assert!(people.value.is_finite() && people.paper == Some(people.value));
     }
 
     #[test]
     fn a_strategy_that_the_paper_does_not_have_is_compared_without_it() {
         let mut runs = of_paper(1);
-        runs.extend(NINE.iter().map(|game| scored(game.game, Strategy::Reaper, 0, 100.0)));
+        runs.extend(NINE.iter().map(|game| scored(game.game, Strategy::REAPER, 0, 100.0)));
         let games: Vec<String> = NINE.iter().map(|reference| reference.game.to_owned()).collect();
-        let gains = Board::new(&runs, &games, &Strategy::ALL).gains(0);
+        let strategies = [Strategy::UNIFORM, Strategy::PER, Strategy::VER, Strategy::REAPER];
+        let gains = Board::new(&runs, &games, &strategies).gains(0);
         assert_eq!(gains.len(), 15);
-        let gain = of(&gains, Strategy::Reaper, Strategy::Per, Measure::Relative);
+        let gain = of(&gains, Strategy::REAPER, Strategy::PER, Measure::Relative);
         assert!(gain.games == 9 && gain.value.is_finite() && gain.paper.is_none(), "{gain:?}");
     }
 
@@ -279,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_game_without_all_strategies_or_with_nothing_to_divide_by_is_left_out() {
-        let mut runs = vec![scored("qbert", Strategy::Ver, 0, 500.0)];
+        let mut runs = vec![scored("qbert", Strategy::VER, 0, 500.0)];
         assert_eq!(board(&runs).games.len(), 0);
         runs.extend(Strategy::PAPER.map(|strategy| scored("boxing", strategy, 0, -3.0)));
         let board = board(&runs);

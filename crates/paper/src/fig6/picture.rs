@@ -3,11 +3,12 @@
 use envs::display_name;
 use plot::{Axis, Colour, Layer, Page, Panel};
 use run::settings::Settings;
-use value::priority::Strategy;
+use value::Listed;
+use value::strategy::Definition;
 
 use super::results::{Scored, curve};
 
-/// Colours in the order of [`Strategy::ALL`].
+/// Colours in the order of the list of strategies, from the start again after the last.
 const COLOURS: [Colour; 4] = [Colour::Grey, Colour::Orange, Colour::Blue, Colour::Green];
 
 /// Learning curves of runs with these settings.
@@ -26,13 +27,13 @@ pub fn curves(scored: &[Scored], games: &[String], settings: &Settings, seeds: u
         if frames >= 2_000_000 { (1e6, "frames (millions)") } else { (1e3, "frames (thousands)") };
     for game in games {
         let mut panel = Panel::new(display_name(game), Axis::linear(unit), Axis::linear("score"));
-        for (strategy, colour) in Strategy::ALL.into_iter().zip(COLOURS) {
+        for (&strategy, colour) in Definition::list().iter().zip(COLOURS.into_iter().cycle()) {
             let points: Vec<_> = curve(scored, game, strategy, every)
                 .iter()
                 .map(|point| (point.frames as f64 / scale, point.mean, point.stderr))
                 .collect();
             if !points.is_empty() {
-                panel = panel.with(Layer::curve(strategy.name(), colour, points));
+                panel = panel.with(Layer::curve(strategy.name, colour, points));
             }
         }
         page.panels.push(panel);

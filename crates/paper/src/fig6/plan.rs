@@ -18,7 +18,7 @@ use run::presets;
 use run::resolve::{Layers, flag};
 use run::settings::SETTINGS;
 use serde::{Deserialize, Serialize};
-use value::priority::Strategy;
+use value::Strategy;
 
 use crate::options::Options;
 

@@ -1,6 +1,6 @@
 //! What the paper found, and what random and human players score.
 
-use value::priority::Strategy;
+use value::Strategy;
 
 /// One of the paper's nine games.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,11 +33,11 @@ pub const NINE: [Reference; 9] = [
 
 /// Which strategy over which, and the mean gain in per cent that the paper's text gives for it; ReaPER is younger.
 pub const PAIRS: [(Strategy, Strategy, Option<f64>); 5] = [
-    (Strategy::Ver, Strategy::Uniform, Some(18.0)),
-    (Strategy::Per, Strategy::Uniform, Some(11.8)),
-    (Strategy::Ver, Strategy::Per, Some(8.47)),
-    (Strategy::Reaper, Strategy::Per, None),
-    (Strategy::Ver, Strategy::Reaper, None),
+    (Strategy::VER, Strategy::UNIFORM, Some(18.0)),
+    (Strategy::PER, Strategy::UNIFORM, Some(11.8)),
+    (Strategy::VER, Strategy::PER, Some(8.47)),
+    (Strategy::REAPER, Strategy::PER, None),
+    (Strategy::VER, Strategy::REAPER, None),
 ];
 
 const fn reference(game: &'static str, paper: [f64; 3], random: f64, human: f64) -> Reference {
@@ -75,7 +75,7 @@ mod tests {
         for ((a, b, _), expected) in PAIRS.into_iter().zip([20.1, 13.5, 8.8]) {
             assert!((gain(a, b).0 - expected).abs() < 0.05, "{a} over {b}: {}", gain(a, b).0);
         }
-        let seaquest = gain(Strategy::Ver, Strategy::Per).1[7] / 9.0;
+        let seaquest = gain(Strategy::VER, Strategy::PER).1[7] / 9.0;
         assert!((seaquest - 5.7).abs() < 0.05, "{seaquest}");
     }
 

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use run::record::{self, AGENT};
-use value::priority::Strategy;
+use value::Strategy;
 
 use super::plan::Run;
 use crate::statistics::mean_and_error;
@@ -112,13 +112,13 @@ mod tests {
     fn scored(seed: u64, points: &[(u64, f64)]) -> Scored {
         let point = |&(frames, mean): &(u64, f64)| Point { frames, mean, stderr: 2.0 };
         let points = points.iter().map(point).collect();
-        Scored { game: "boxing".to_owned(), strategy: Strategy::Ver, seed, finished: seed == 0, points }
+        Scored { game: "boxing".to_owned(), strategy: Strategy::VER, seed, finished: seed == 0, points }
     }
 
     #[test]
     fn seeds_meet_at_about_the_same_frame() {
         let runs = [scored(0, &[(0, 1.0), (1_004, 5.0), (2_001, 6.0)]), scored(1, &[(0, 3.0), (996, 7.0)])];
-        let curve = curve(&runs, "boxing", Strategy::Ver, 1_000);
+        let curve = curve(&runs, "boxing", Strategy::VER, 1_000);
         // Of the games 2/√2, and over the seeds 1.
         assert_eq!(curve[0], Point { frames: 0, mean: 2.0, stderr: 2f64.sqrt() });
         assert_eq!(curve[1], Point { frames: 1_000, mean: 6.0, stderr: 2f64.sqrt() });
@@ -132,12 +132,12 @@ mod tests {
             Point { frames: 6, mean: 30.0, stderr: 2.0 },
         ]);
         assert_eq!(apart, Point { frames: 5, mean: 20.0, stderr: 10.0 });
-        assert!(super::curve(&runs, "boxing", Strategy::Per, 1_000).is_empty());
+        assert!(super::curve(&runs, "boxing", Strategy::PER, 1_000).is_empty());
     }
 
     #[test]
     fn only_a_finished_run_has_a_score_at_the_end() {
         let runs = [scored(0, &[(0, 1.0), (1_000, 5.0)]), scored(1, &[(0, 3.0), (500, 7.0)])];
-        assert_eq!(finals(&runs, "boxing", Strategy::Ver), [Point { frames: 1_000, mean: 5.0, stderr: 2.0 }]);
+        assert_eq!(finals(&runs, "boxing", Strategy::VER), [Point { frames: 1_000, mean: 5.0, stderr: 2.0 }]);
     }
 }

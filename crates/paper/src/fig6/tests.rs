@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use run::order::Sweep;
-use value::priority::Strategy;
+use value::Strategy;
 
 use super::plan::tests::{options, sweep};
 use super::*;
@@ -149,7 +149,7 @@ fn a_run_that_fails_is_reported_and_the_others_go_on() {
 fn a_run_that_another_process_trains_is_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let options = options(&folder.path().join("out"));
-    let sweep = Sweep { strategies: vec![Strategy::Ver], seeds: 1, ..sweep(5_000) };
+    let sweep = Sweep { strategies: vec![Strategy::VER], seeds: 1, ..sweep(5_000) };
     let run = plan::runs(&options, &sweep).unwrap().remove(0);
     let held = run::RunDir::create(&run.path, &run.resolved).unwrap();
     fs::create_dir_all(run.path.join("checkpoints/250")).unwrap();
@@ -175,7 +175,7 @@ fn a_run_that_another_process_trains_is_waited_for() {
 fn a_run_that_was_killed_before_its_first_checkpoint_begins_anew() {
     let folder = tempfile::tempdir().unwrap();
     let options = options(&folder.path().join("out"));
-    let sweep = Sweep { strategies: vec![Strategy::Ver], seeds: 1, ..sweep(5_000) };
+    let sweep = Sweep { strategies: vec![Strategy::VER], seeds: 1, ..sweep(5_000) };
     let run = plan::runs(&options, &sweep).unwrap().remove(0);
     drop(run::RunDir::create(&run.path, &run.resolved).unwrap());
     fs::create_dir_all(run.path.join("checkpoints")).unwrap();
@@ -193,17 +193,17 @@ fn a_sweep_is_named_after_what_it_trains() {
     };
     let nine = NINE.each_ref().map(|known| known.game);
     assert_eq!(title(&nine, &Strategy::PAPER), "Atari: uniform, prioritized and valuable replay");
-    assert_eq!(title(&nine[..4], &[Strategy::Ver]), "4 games: valuable replay");
-    let two = title(&["ms_pacman", "space_invaders"], &[Strategy::Uniform, Strategy::Reaper]);
+    assert_eq!(title(&nine[..4], &[Strategy::VER]), "4 games: valuable replay");
+    let two = title(&["ms_pacman", "space_invaders"], &[Strategy::UNIFORM, Strategy::REAPER]);
     assert_eq!(two, "Ms Pacman and Space Invaders: uniform and ReaPER replay");
-    assert_eq!(title(&["cartpole"], &[Strategy::Per]), "CartPole: prioritized replay");
+    assert_eq!(title(&["cartpole"], &[Strategy::PER]), "CartPole: prioritized replay");
 }
 
 #[test]
 fn only_the_papers_own_experiment_can_decide() {
     let gain = |interval, games| Gain {
-        a: Strategy::Ver,
-        b: Strategy::Per,
+        a: Strategy::VER,
+        b: Strategy::PER,
         measure: Measure::Relative,
         games,
         value: 5.0,

@@ -5,7 +5,7 @@
 #[allow(clippy::approx_constant, reason = "the entropy of a fair coin is meant to be ln 2")]
 mod table;
 
-use value::{metrics, priority, soft, target};
+use value::{metrics, rho, soft, target};
 
 /// One experience of soft Q-learning and everything that follows from it.
 pub struct Soft {
@@ -81,7 +81,7 @@ fn metrics_agree_to_twelve_digits_however_small() {
 fn bounds_and_rho_agree() {
     for case in table::SOFT {
         let (larger, smaller) = (case.old.max(case.new), case.old.min(case.new));
-        let rho = priority::rho(value::Rho::Max, case.q, case.action, case.td, case.temperature);
+        let rho = rho::rho(value::Rho::Max, case.q, case.action, case.td, case.temperature);
         let bounds = metrics::bounds_soft(case.q, case.action, case.td, case.temperature);
         check("rho", rho, larger, SMALLEST);
         check("upper", bounds.upper, larger * case.td.abs(), SMALLEST);

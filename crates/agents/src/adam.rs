@@ -159,14 +159,19 @@ fn bytes_of(tensor: &Tensor) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::architecture::{Architecture, Input, Trunk};
+    use crate::architecture::{Architecture, Head};
     use crate::network::QNetwork;
     use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
+    use run::networks::{Input, MLP};
     use tch::nn::{self, OptimizerConfig};
 
-    const SIZES: Architecture =
-        Architecture { input: Input::Vector(3), trunk: Trunk::Mlp, hidden: 8, actions: 2, dueling: false };
+    const SIZES: Architecture = Architecture {
+        input: Input::Vector(3),
+        network: MLP,
+        hidden: 8,
+        head: Head { actions: 2, outputs_per_action: 1, dueling: false },
+    };
 
     fn network() -> QNetwork {
         tch::set_num_threads(1);

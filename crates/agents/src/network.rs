@@ -1,9 +1,11 @@
-//! The Q-network: states in, one value per action out.
+//! The Q-network: states in, the head's outputs for each action out.
 
 use rand::Rng;
 use tch::{Device, Kind, Tensor};
 
-use crate::architecture::{Architecture, Input, Mismatch};
+use run::networks::{Input, Mismatch};
+
+use crate::architecture::{Architecture, Head};
 use crate::parameters::{Parameters, WeightsError};
 
 /// A Q-network.
@@ -51,80 +53,84 @@ impl QNetwork {
         self.parameters.load_safetensors(bytes)
     }
 
-    /// A tensor of `count` states from their bytes: pictures stay bytes until they are on the device.
+    /// A tensor of `count` states from their bytes.
     pub fn states(&self, bytes: &[u8], count: usize) -> Tensor {
-        self.architecture.input.states(bytes, count, self.device)
+        states(&self.architecture.input, bytes, count, self.device)
     }
 
-    /// Q-values, one row per state.
+    /// The head's output: one row per state, for each action as many columns as the architecture says, action by action.
     pub fn forward(&self, states: &Tensor) -> Tensor {
+        let Architecture { input, network, head, .. } = &self.architecture;
         let mut leaves = self.parameters.leaves().iter();
         let mut layer = || (leaves.next().expect("a weight"), leaves.next().expect("a bias"));
-        let mut x = match self.architecture.input {
-            Input::Pixels { .. } => states.to_kind(Kind::Float),
-            Input::Vector(_) => {
-                let (weight, bias) = layer();
-                states.linear(weight, Some(bias)).relu()
-            }
+        let mut x = match input {
+            Input::Image { .. } => states.to_kind(Kind::Float),
+            Input::Vector(_) => states.shallow_clone(),
         };
-        for (index, (_, _, stride)) in self.architecture.trunk.convolutions().iter().enumerate() {
+        for (index, convolution) in network.convolutions.iter().enumerate() {
             let (weight, bias) = layer();
-            // Scaling the first weights to bytes of 0 to 255 is the same as scaling the pictures, and there are far fewer of them.
+            // Scaling the first weights to bytes of 0 to 255 is the same as scaling the images, and there are far fewer of them.
             let scaled = (index == 0).then(|| weight * (1.0 / 255.0));
             let weight = scaled.as_ref().unwrap_or(weight);
-            x = x.conv2d(weight, Some(bias), [*stride, *stride], [0, 0], [1, 1], 1).relu_();
+            let stride = [convolution.stride, convolution.stride];
+            x = x.conv2d(weight, Some(bias), stride, [0, 0], [1, 1], 1).relu_();
+        }
+        x = x.flatten(1, -1);
+        for _ in 0..network.hidden_layers {
+            let (weight, bias) = layer();
+            x = x.linear(weight, Some(bias)).relu_();
         }
         let (weight, bias) = layer();
-        let hidden = x.flatten(1, -1).linear(weight, Some(bias)).relu_();
-        let (weight, bias) = layer();
-        let advantage = hidden.linear(weight, Some(bias));
-        if !self.architecture.dueling {
+        let advantage = x.linear(weight, Some(bias));
+        if !head.dueling {
             return advantage;
         }
         let (weight, bias) = layer();
-        let value = hidden.linear(weight, Some(bias));
-        value + &advantage - advantage.mean_dim(1, true, Kind::Float)
-    }
-
-    /// Q-values of states given as bytes, row by row, for acting.
-    pub fn q_values(&self, bytes: &[u8], count: usize) -> Vec<f64> {
-        tch::no_grad(|| {
-            let q = self.forward(&self.states(bytes, count)).to_device(Device::Cpu).to_kind(Kind::Double);
-            let mut values = vec![0.0; q.numel()];
-            q.copy_data(&mut values, q.numel());
-            values
-        })
+        dueling(head, &x.linear(weight, Some(bias)), &advantage)
     }
 }
 
-impl Input {
-    /// A tensor of `count` states from their bytes: pictures stay bytes until they are on the device.
-    pub fn states(&self, bytes: &[u8], count: usize, device: Device) -> Tensor {
-        assert_eq!(bytes.len(), count * self.bytes(), "bytes of {count} states");
-        let count = count as i64;
-        let tensor = match *self {
-            Input::Pixels { stack, height, width } => {
-                Tensor::from_data_size(bytes, &[count, stack, height, width], Kind::Uint8)
-            }
-            Input::Vector(size) => Tensor::from_data_size(bytes, &[count, size], Kind::Float),
-        };
-        tensor.to_device(device)
+/// Value plus centred advantages (Wang et al. 2016).
+fn dueling(head: &Head, value: &Tensor, advantage: &Tensor) -> Tensor {
+    if head.outputs_per_action == 1 {
+        return value + advantage - advantage.mean_dim(1, true, Kind::Float);
     }
+    let advantage = advantage.view([-1, head.actions, head.outputs_per_action]);
+    let centred = &advantage - advantage.mean_dim(1, true, Kind::Float);
+    (value.unsqueeze(1) + centred).flatten(1, -1)
+}
+
+/// A tensor of `count` states from their bytes: images stay bytes until they are on the device.
+pub fn states(input: &Input, bytes: &[u8], count: usize, device: Device) -> Tensor {
+    assert_eq!(bytes.len(), count * input.bytes(), "bytes of {count} states");
+    let count = count as i64;
+    let tensor = match *input {
+        Input::Image { channels, height, width } => {
+            Tensor::from_data_size(bytes, &[count, channels, height, width], Kind::Uint8)
+        }
+        Input::Vector(size) => Tensor::from_data_size(bytes, &[count, size], Kind::Float),
+    };
+    tensor.to_device(device)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::architecture::Trunk;
     use rand::{Rng, SeedableRng};
     use rand_chacha::ChaCha8Rng;
+    use run::networks::{MLP, NATURE, Network, SMALL};
 
-    const PIXELS: Input = Input::Pixels { stack: 4, height: 84, width: 84 };
+    const PIXELS: Input = Input::Image { channels: 4, height: 84, width: 84 };
 
-    fn network(input: Input, trunk: Trunk, dueling: bool) -> QNetwork {
+    fn network(input: Input, network: Network, dueling: bool) -> QNetwork {
         tch::set_num_threads(1);
-        let architecture = Architecture { input, trunk, hidden: 32, actions: 5, dueling };
+        let head = Head { actions: 5, outputs_per_action: 1, dueling };
+        let architecture = Architecture { input, network, hidden: 32, head };
         QNetwork::random(architecture, Device::Cpu, &mut ChaCha8Rng::seed_from_u64(1)).unwrap()
+    }
+
+    fn q_values(network: &QNetwork, states: &[u8], count: usize) -> Vec<f64> {
+        crate::agent(&run::settings::Settings::paper()).q_rows(network, states, count)
     }
 
     fn bytes(count: usize) -> Vec<u8> {
@@ -135,13 +141,13 @@ mod tests {
 
     #[test]
     fn each_state_of_a_batch_is_valued_as_if_alone() {
-        for (trunk, dueling) in [(Trunk::Nature, false), (Trunk::Small, true)] {
+        for (trunk, dueling) in [(NATURE, false), (SMALL, true)] {
             let network = network(PIXELS, trunk, dueling);
             let states = bytes(3 * PIXELS.bytes());
-            let together = network.q_values(&states, 3);
+            let together = q_values(&network, &states, 3);
             assert_eq!(together.len(), 15);
             for (index, state) in states.chunks(PIXELS.bytes()).enumerate() {
-                let alone = network.q_values(state, 1);
+                let alone = q_values(&network, state, 1);
                 for (a, b) in alone.iter().zip(&together[index * 5..]) {
                     assert!((a - b).abs() < 1e-5, "{trunk:?}: {a} and {b}");
                 }
@@ -151,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_dueling_head_adds_value_to_centred_advantages() {
-        let network = network(Input::Vector(4), Trunk::Mlp, true);
+        let network = network(Input::Vector(4), MLP, true);
         let zeroed = network.duplicate();
         tch::no_grad(|| {
             // Without advantages, every action is worth the state's value.
@@ -160,35 +166,44 @@ mod tests {
             let _ = leaves.next().unwrap().shallow_clone().zero_();
         });
         let state: Vec<u8> = [0.1f32, -0.2, 0.3, 0.4].iter().flat_map(|x| x.to_le_bytes()).collect();
-        let q = zeroed.q_values(&state, 1);
+        let q = q_values(&zeroed, &state, 1);
         assert!(q.iter().all(|value| (value - q[0]).abs() < 1e-7) && q[0] != 0.0);
-        let full = network.q_values(&state, 1);
+        let full = q_values(&network, &state, 1);
         let mean = full.iter().sum::<f64>() / 5.0;
         assert!((mean - q[0]).abs() < 1e-6, "advantages are centred");
     }
 
     #[test]
+    fn a_dueling_head_with_several_outputs_centres_each_of_them() {
+        let head = Head { actions: 3, outputs_per_action: 2, dueling: true };
+        let value = Tensor::from_slice(&[10.0f32, 20.0]).view([1, 2]);
+        let advantage = Tensor::from_slice(&[1.0f32, 0.0, 2.0, 3.0, 3.0, 6.0]).view([1, 6]);
+        let output = Vec::<f32>::try_from(dueling(&head, &value, &advantage).view([-1])).unwrap();
+        assert_eq!(output, [9.0, 17.0, 10.0, 20.0, 11.0, 23.0]);
+    }
+
+    #[test]
     fn weights_round_trip_and_damage_changes_nothing() {
-        let source = network(PIXELS, Trunk::Small, false);
+        let source = network(PIXELS, SMALL, false);
         let file = source.parameters().to_safetensors();
         let mut other =
             QNetwork::random(*source.architecture(), Device::Cpu, &mut ChaCha8Rng::seed_from_u64(9)).unwrap();
         let state = bytes(PIXELS.bytes());
-        let before = other.q_values(&state, 1);
+        let before = q_values(&other, &state, 1);
         assert!(other.load(&file[..file.len() - 1]).is_err());
         assert!(other.load(b"nonsense").is_err());
-        let vector = network(Input::Vector(4), Trunk::Mlp, false);
+        let vector = network(Input::Vector(4), MLP, false);
         assert!(matches!(other.load(&vector.parameters().to_safetensors()), Err(WeightsError::Mismatch(_))));
-        assert_eq!(other.q_values(&state, 1), before);
+        assert_eq!(q_values(&other, &state, 1), before);
         other.load(&file).unwrap();
-        assert_eq!(other.q_values(&state, 1), source.q_values(&state, 1));
+        assert_eq!(q_values(&other, &state, 1), q_values(&source, &state, 1));
         assert_eq!(other.parameters().to_safetensors(), file);
     }
 
     #[test]
     fn the_seed_decides_the_weights() {
         let make = |seed| {
-            let architecture = *network(Input::Vector(4), Trunk::Mlp, false).architecture();
+            let architecture = *network(Input::Vector(4), MLP, false).architecture();
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             QNetwork::random(architecture, Device::Cpu, &mut rng).unwrap().parameters().to_safetensors()
         };

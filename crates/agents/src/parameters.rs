@@ -7,7 +7,9 @@ use rand::{Rng, RngExt};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use tch::{Device, Kind, Tensor};
 
-use crate::architecture::{Architecture, Mismatch, ParameterSpec};
+use run::networks::Mismatch;
+
+use crate::architecture::{Architecture, ParameterSpec};
 
 /// All parameters of one network.
 #[derive(Debug)]

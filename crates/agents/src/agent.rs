@@ -1,0 +1,184 @@
+//! The interface of an algorithm, and what passes through it.
+
+use std::fmt;
+
+use run::choices::Loss;
+use run::settings::Settings;
+use tch::{Device, Kind, Reduction, Tensor};
+use value::Rho;
+use value::strategy::{Experience, Strategy};
+
+use crate::network::QNetwork;
+use crate::returns::Folded;
+
+/// What an algorithm decides. An implementation holds the settings it needs and no other state.
+pub trait Agent: fmt::Debug + Send + Sync {
+    /// Settings that every agent with a TD target shares.
+    fn learning(&self) -> &TdLearning;
+
+    /// Numbers that the network's head outputs for each action.
+    fn outputs_per_action(&self) -> i64 {
+        1
+    }
+
+    /// Reads Q-values from the head's output: one row per state, one column per action.
+    fn q_values(&self, output: Tensor) -> Tensor {
+        output
+    }
+
+    /// Writes the probabilities of the actions in a state with these Q-values, before ε mixes random ones in.
+    fn policy(&self, q: &[f64], probabilities: &mut [f64]);
+
+    /// ε of the policy that a stochastic evaluation plays.
+    fn evaluation_epsilon(&self) -> f64 {
+        0.0
+    }
+
+    /// β of the softmax policy; `None` if the policy is not soft.
+    fn temperature(&self) -> Option<f64>;
+
+    /// Entropy of the policy in nats, one per row of Q-values.
+    fn entropy(&self, q: &Tensor) -> Tensor;
+
+    /// What step `index` of a window adds to the return besides its reward, from the behaviour's log-probability of its action.
+    /// `weight` is γ^index, already part of the result.
+    fn bonus(&self, _index: usize, _weight: f64, _log_probability: f64) -> f64 {
+        0.0
+    }
+
+    /// V(s) of a state to bootstrap from.
+    fn value(&self, q: &[f64]) -> f64;
+
+    /// The target of Q(s,a) as one network sees it, for a first priority. `next_q` is missing where nothing follows.
+    fn target(&self, _q: &[f64], _action: usize, folded: Folded, next_q: Option<&[f64]>) -> f64 {
+        folded.sum + folded.discount * next_q.map_or(0.0, |q| self.value(q))
+    }
+
+    /// The targets of a batch, f64, without a graph.
+    fn targets(&self, networks: Networks<'_>, batch: &Batch) -> Tensor;
+
+    /// Loss, targets, TD errors and Q-values of a batch.
+    fn pass(&self, networks: Networks<'_>, batch: &Batch) -> Pass {
+        let targets = tch::no_grad(|| self.targets(networks, batch));
+        let q = self.q_values(networks.online.forward(&batch.states));
+        let taken = batch.taken(&q);
+        let errors = self.learning().loss(&taken, &targets.to_kind(Kind::Float));
+        let loss = match &batch.weights {
+            Some(weights) => (errors * weights.to_kind(Kind::Float)).mean(Kind::Float),
+            None => errors.mean(Kind::Float),
+        };
+        tch::no_grad(|| {
+            let td_errors = &targets - taken.detach().to_kind(Kind::Double);
+            Pass { loss, targets, td_errors, q: q.detach().to_kind(Kind::Double) }
+        })
+    }
+
+    /// The raw priority of an experience, before constant and exponent. `reliability` is what the shard reported of a stored item.
+    fn priority(&self, q: &[f64], action: usize, td: f64, reliability: Option<f64>) -> f64 {
+        let TdLearning { strategy, rho, .. } = *self.learning();
+        let temperature = self.temperature();
+        strategy.priority(&Experience { q, action, td, temperature, rho, reliability })
+    }
+
+    /// The new raw priorities of a batch that was just learned from.
+    fn priorities(&self, pass: &Pass, batch: &Batch) -> Vec<f64> {
+        let (q, td_errors) = (numbers(&pass.q), numbers(&pass.td_errors));
+        let actions = numbers(&batch.actions);
+        let width = q.len() / actions.len().max(1);
+        let rows = q.chunks_exact(width.max(1)).zip(actions).zip(td_errors).enumerate();
+        rows.map(|(row, ((q, action), td))| {
+            let reliability = batch.reliabilities.as_ref().map(|shares| shares[row]);
+            self.priority(q, action as usize, td, reliability)
+        })
+        .collect()
+    }
+
+    /// Q-values of states given as bytes, row by row, for acting.
+    fn q_rows(&self, network: &QNetwork, states: &[u8], count: usize) -> Vec<f64> {
+        tch::no_grad(|| numbers(&self.q_values(network.forward(&network.states(states, count)))))
+    }
+}
+
+/// Settings of TD learning that do not depend on the algorithm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TdLearning {
+    /// Whether the online network chooses the next policy and the target network values it.
+    pub double: bool,
+    /// The shape of the loss around zero error.
+    pub loss: Loss,
+    /// Which priorities.
+    pub strategy: Strategy,
+    /// What ρ is, for strategies that use it.
+    pub rho: Rho,
+}
+
+impl TdLearning {
+    /// The part of the settings that this is.
+    pub fn new(settings: &Settings) -> Self {
+        Self { double: settings.double, loss: settings.loss, strategy: settings.strategy, rho: settings.rho }
+    }
+
+    /// One loss per transition.
+    fn loss(&self, taken: &Tensor, targets: &Tensor) -> Tensor {
+        match self.loss {
+            Loss::Huber => taken.huber_loss(targets, Reduction::None, 1.0),
+            Loss::Squared => (taken - targets).square() * 0.5,
+        }
+    }
+}
+
+/// The two networks of a learner.
+#[derive(Clone, Copy, Debug)]
+pub struct Networks<'a> {
+    /// The network that learns and that actors follow.
+    pub online: &'a QNetwork,
+    /// The older copy that targets bootstrap from.
+    pub target: &'a QNetwork,
+}
+
+/// Transitions as tensors on the networks' device.
+#[derive(Debug)]
+pub struct Batch {
+    /// States, as [`QNetwork::states`] makes them.
+    pub states: Tensor,
+    /// Actions taken, i64.
+    pub actions: Tensor,
+    /// n-step returns without the bootstrap, bonuses of the steps included; f64.
+    pub returns: Tensor,
+    /// What the next state's value is multiplied by: γᵏ, or 0 after an end; f64.
+    pub discounts: Tensor,
+    /// States after the n-step window.
+    pub next_states: Tensor,
+    /// Importance weights, f64; `None` for all ones.
+    pub weights: Option<Tensor>,
+    /// What the shards reported of each transition, if the strategy asked for it.
+    pub reliabilities: Option<Vec<f64>>,
+}
+
+impl Batch {
+    /// Of each row of `values`, the entry of the action taken.
+    pub fn taken(&self, values: &Tensor) -> Tensor {
+        values.gather(1, &self.actions.unsqueeze(1), false).squeeze_dim(1)
+    }
+}
+
+/// What one pass over a batch gives.
+#[derive(Debug)]
+pub struct Pass {
+    /// The weighted mean loss, with its graph.
+    pub loss: Tensor,
+    /// What Q(s,a) should have been, f64.
+    pub targets: Tensor,
+    /// TD errors, targets − Q(s,a); f64.
+    pub td_errors: Tensor,
+    /// Q-values of the states, detached, f64.
+    pub q: Tensor,
+}
+
+/// The elements of a tensor in f64, row by row.
+fn numbers(tensor: &Tensor) -> Vec<f64> {
+    let tensor = tensor.to_device(Device::Cpu).to_kind(Kind::Double);
+    let mut numbers = vec![0.0; tensor.numel()];
+    tensor.copy_data(&mut numbers, tensor.numel());
+    numbers
+}

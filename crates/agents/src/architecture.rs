@@ -1,0 +1,129 @@
+//! The shape of a network: trunk, head, and the list of parameters that follows.
+
+use envs::Spec;
+use run::networks::{Input, Mismatch, Network};
+use run::settings::Settings;
+use serde::{Deserialize, Serialize};
+
+use crate::agent::Agent;
+
+/// Everything needed to build a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Architecture {
+    /// What the network sees.
+    pub input: Input,
+    /// The layers below the head.
+    pub network: Network,
+    /// Width of the hidden layer or layers.
+    pub hidden: i64,
+    /// The output layers.
+    pub head: Head,
+}
+
+/// The output layers: as many numbers for each action as the agent asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// Actions.
+    pub actions: i64,
+    /// Outputs for each action.
+    pub outputs_per_action: i64,
+    /// Whether the head is split into value and advantage (Wang et al. 2016).
+    pub dueling: bool,
+}
+
+/// A named parameter tensor: its shape and the number of inputs that feed each of its outputs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParameterSpec {
+    /// Name in a weights file.
+    pub name: String,
+    /// Shape.
+    pub shape: Vec<i64>,
+    /// Inputs per output, which sets the scale of the first values.
+    pub fan_in: i64,
+}
+
+impl Architecture {
+    /// The network of these settings for an environment: its trunk by name, its head by the agent and by `dueling`.
+    pub fn new(settings: &Settings, agent: &dyn Agent, spec: &Spec) -> Result<Self, Mismatch> {
+        let input = Input::of(&spec.observation, settings.frame_stack)?;
+        settings.network.check(input)?;
+        let head = Head {
+            actions: spec.actions.len() as i64,
+            outputs_per_action: agent.outputs_per_action(),
+            dueling: settings.dueling,
+        };
+        Ok(Self { input, network: settings.network, hidden: settings.hidden_units as i64, head })
+    }
+
+    /// The parameters in order: weight and bias of each layer, bottom up.
+    pub fn parameters(&self) -> Result<Vec<ParameterSpec>, Mismatch> {
+        self.network.check(self.input)?;
+        let mut specs = Vec::new();
+        let mut layer = |name: String, weight: Vec<i64>| {
+            let (outputs, fan_in) = (weight[0], weight[1..].iter().product());
+            specs.push(ParameterSpec { name: format!("{name}.weight"), shape: weight, fan_in });
+            specs.push(ParameterSpec { name: format!("{name}.bias"), shape: vec![outputs], fan_in });
+        };
+        let mut features = match self.input {
+            Input::Vector(size) => size,
+            Input::Image { mut channels, mut height, mut width } => {
+                for (index, convolution) in self.network.convolutions.iter().enumerate() {
+                    let (kernel, stride) = (convolution.kernel, convolution.stride);
+                    layer(format!("conv{index}"), vec![convolution.channels, channels, kernel, kernel]);
+                    channels = convolution.channels;
+                    height = (height - kernel) / stride + 1;
+                    width = (width - kernel) / stride + 1;
+                }
+                channels * height * width
+            }
+        };
+        let last = self.network.hidden_layers - 1;
+        for index in 0..=last {
+            let name = if index == last { "hidden".into() } else { format!("hidden{index}") };
+            layer(name, vec![self.hidden, features]);
+            features = self.hidden;
+        }
+        let Head { actions, outputs_per_action, dueling } = self.head;
+        layer("advantage".into(), vec![actions * outputs_per_action, features]);
+        if dueling {
+            layer("value".into(), vec![outputs_per_action, features]);
+        }
+        Ok(specs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use run::networks::{MLP, NATURE, SMALL};
+
+    fn atari(network: Network, hidden: i64) -> Architecture {
+        let input = Input::Image { channels: 4, height: 84, width: 84 };
+        Architecture {
+            input,
+            network,
+            hidden,
+            head: Head { actions: 6, outputs_per_action: 1, dueling: false },
+        }
+    }
+
+    fn count(architecture: &Architecture) -> i64 {
+        architecture.parameters().unwrap().iter().map(|spec| spec.shape.iter().product::<i64>()).sum()
+    }
+
+    #[test]
+    fn the_published_networks_have_their_published_sizes() {
+        // 2015: 8,224 + 32,832 + 36,928 + 1,606,144 + 3,078; 2013: 4,112 + 8,224 + 663,808 + 1,542.
+        assert_eq!(count(&atari(NATURE, 512)), 1_687_206);
+        assert_eq!(count(&atari(SMALL, 256)), 677_686);
+    }
+
+    #[test]
+    fn a_network_refuses_an_input_it_can_not_process() {
+        let vector = Architecture { input: Input::Vector(4), ..atari(NATURE, 512) };
+        assert!(vector.parameters().is_err());
+        let tiny = Input::Image { channels: 4, height: 20, width: 84 };
+        assert!(Architecture { input: tiny, ..atari(SMALL, 256) }.parameters().is_err());
+        assert!(atari(MLP, 64).parameters().is_err());
+    }
+}

@@ -1,0 +1,29 @@
+//! Soft Q-learning on tensors: the formulas of `value::soft` on rows of Q-values, in f64.
+//!
+//! Q comes out of the network as f32; a row has a handful of actions, so computing in f64 costs nothing beside the
+//! convolutions and keeps small temperatures exact. Every log-sum-exp is libtorch's, which shifts by the maximum.
+
+use tch::{Kind, Tensor};
+
+/// V(s) = β·log Σ exp(Q/β), one per row.
+pub fn value(q: &Tensor, temperature: f64) -> Tensor {
+    (q.to_kind(Kind::Double) / temperature).logsumexp([1], false) * temperature
+}
+
+/// log π(·|s), row by row.
+pub fn log_policy(q: &Tensor, temperature: f64) -> Tensor {
+    (q.to_kind(Kind::Double) / temperature).log_softmax(1, Kind::Double)
+}
+
+/// Double soft value: Σ π_online·(Q_target − β·log π_online), one per row.
+pub fn double_value(online: &Tensor, target: &Tensor, temperature: f64) -> Tensor {
+    let log_policy = log_policy(online, temperature);
+    let inner = target.to_kind(Kind::Double) - &log_policy * temperature;
+    (log_policy.exp() * inner).sum_dim_intlist([1].as_slice(), false, Kind::Double)
+}
+
+/// Entropy of the policy in nats, one per row.
+pub fn entropy(q: &Tensor, temperature: f64) -> Tensor {
+    let log_policy = log_policy(q, temperature);
+    -(log_policy.exp() * log_policy).sum_dim_intlist([1].as_slice(), false, Kind::Double)
+}

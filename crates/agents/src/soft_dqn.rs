@@ -1,0 +1,65 @@
+//! Soft DQN, the paper's: V(s) = β·log Σ exp(Q(s,a)/β), π = softmax(Q/β).
+
+use run::settings::Settings;
+use tch::Tensor;
+
+use crate::agent::{Agent, Batch, Networks, TdLearning};
+use crate::soft;
+
+#[derive(Debug)]
+struct SoftDqn {
+    learning: TdLearning,
+    temperature: f64,
+}
+
+pub(crate) fn make(settings: &Settings) -> Box<dyn Agent> {
+    Box::new(SoftDqn { learning: TdLearning::new(settings), temperature: settings.temperature })
+}
+
+impl Agent for SoftDqn {
+    fn learning(&self) -> &TdLearning {
+        &self.learning
+    }
+
+    fn policy(&self, q: &[f64], probabilities: &mut [f64]) {
+        value::soft::policy(q, self.temperature, probabilities);
+    }
+
+    fn temperature(&self) -> Option<f64> {
+        Some(self.temperature)
+    }
+
+    fn entropy(&self, q: &Tensor) -> Tensor {
+        soft::entropy(q, self.temperature)
+    }
+
+    /// −β·γᵏ·log π(a_k|s_k) for k ≥ 1. The first action is given, so that its entropy is not part of Q(s,a).
+    fn bonus(&self, index: usize, weight: f64, log_probability: f64) -> f64 {
+        if index == 0 { 0.0 } else { -(weight * self.temperature * log_probability) }
+    }
+
+    fn value(&self, q: &[f64]) -> f64 {
+        value::soft::value(q, self.temperature)
+    }
+
+    fn targets(&self, networks: Networks<'_>, batch: &Batch) -> Tensor {
+        let value = soft_next_value(self, networks, batch, self.temperature);
+        &batch.returns + &batch.discounts * value
+    }
+}
+
+/// V(s′) of the target network, or with `double` by the online network's policy.
+fn soft_next_value(
+    agent: &dyn Agent,
+    Networks { online, target }: Networks<'_>,
+    batch: &Batch,
+    temperature: f64,
+) -> Tensor {
+    let of_target = agent.q_values(target.forward(&batch.next_states));
+    if agent.learning().double {
+        let of_online = agent.q_values(online.forward(&batch.next_states));
+        soft::double_value(&of_online, &of_target, temperature)
+    } else {
+        soft::value(&of_target, temperature)
+    }
+}

@@ -1,0 +1,255 @@
+//! The tensor route of every agent against its f64 route, and both against `value`.
+
+use std::sync::Arc;
+
+use agents::{Agent, Architecture, Batch, Folded, Head, Networks, QNetwork};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use run::algorithms::{self, Algorithm};
+use run::choices::Loss;
+use run::networks::{Input, MLP};
+use run::settings::Settings;
+use tch::{Device, Kind, Tensor};
+use value::strategy::{self, Strategy};
+use value::{Listed, Rho};
+
+const COUNT: usize = 24;
+const ACTIONS: usize = 5;
+
+struct Setting {
+    online: QNetwork,
+    target: QNetwork,
+    batch: Batch,
+    actions: Vec<i64>,
+    returns: Vec<f64>,
+    discounts: Vec<f64>,
+    weights: Vec<f64>,
+    q: Vec<f64>,
+    next_online: Vec<f64>,
+    next_target: Vec<f64>,
+}
+
+fn setting(agent: &dyn Agent, seed: u64) -> Setting {
+    tch::set_num_threads(1);
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let head = Head {
+        actions: ACTIONS as i64,
+        outputs_per_action: agent.outputs_per_action(),
+        dueling: seed % 2 == 1,
+    };
+    let architecture = Architecture { input: Input::Vector(6), network: MLP, hidden: 16, head };
+    let online = QNetwork::random(architecture, Device::Cpu, &mut rng).unwrap();
+    let target = QNetwork::random(architecture, Device::Cpu, &mut rng).unwrap();
+    let mut states =
+        || -> Vec<u8> { (0..COUNT * 6).flat_map(|_| rng.random_range(-3f32..3.0).to_le_bytes()).collect() };
+    let (states, next_states) = (states(), states());
+    let actions: Vec<i64> = (0..COUNT).map(|_| rng.random_range(0..ACTIONS as i64)).collect();
+    let returns: Vec<f64> = (0..COUNT).map(|_| rng.random_range(-2.0..2.0)).collect();
+    let discounts: Vec<f64> = (0..COUNT).map(|i| if i % 5 == 0 { 0.0 } else { 0.97 }).collect();
+    let weights: Vec<f64> = (0..COUNT).map(|_| rng.random_range(0.1..1.0)).collect();
+    let batch = Batch {
+        states: online.states(&states, COUNT),
+        actions: Tensor::from_slice(&actions),
+        returns: Tensor::from_slice(&returns),
+        discounts: Tensor::from_slice(&discounts),
+        next_states: online.states(&next_states, COUNT),
+        weights: Some(Tensor::from_slice(&weights)),
+        reliabilities: None,
+    };
+    let q = agent.q_rows(&online, &states, COUNT);
+    let next_online = agent.q_rows(&online, &next_states, COUNT);
+    let next_target = agent.q_rows(&target, &next_states, COUNT);
+    Setting { online, target, batch, actions, returns, discounts, weights, q, next_online, next_target }
+}
+
+fn row(q: &[f64], index: usize) -> &[f64] {
+    &q[index * ACTIONS..(index + 1) * ACTIONS]
+}
+
+fn numbers(tensor: &Tensor) -> Vec<f64> {
+    Vec::<f64>::try_from(&tensor.to_kind(Kind::Double)).unwrap()
+}
+
+fn close(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-5 * (1.0 + b.abs())
+}
+
+/// The value of a next state by the formulas of `value`, for the two algorithms that it knows.
+fn next_value(settings: &Settings, online: &[f64], target: &[f64]) -> f64 {
+    let beta = settings.temperature;
+    match (settings.algorithm == algorithms::SOFT_DQN, settings.double) {
+        (true, false) => value::soft::value(target, beta),
+        (true, true) => value::target::double_soft_value(online, target, beta),
+        (false, false) => value::hard::value(target),
+        (false, true) => value::target::double_value(online, target),
+    }
+}
+
+fn check(settings: &Settings, seed: u64) {
+    let agent = agents::agent(settings);
+    let s = setting(&*agent, seed);
+    let pass = agent.pass(Networks { online: &s.online, target: &s.target }, &s.batch);
+    let (td_errors, priorities) = (numbers(&pass.td_errors), agent.priorities(&pass, &s.batch));
+    let mut loss = 0.0;
+    for i in 0..COUNT {
+        let (q, action) = (row(&s.q, i), s.actions[i] as usize);
+        let next = next_value(settings, row(&s.next_online, i), row(&s.next_target, i));
+        let td = s.returns[i] + s.discounts[i] * next - q[action];
+        assert!(close(td_errors[i], td), "{agent:?}: TD {} and {td}", td_errors[i]);
+        let experience = strategy::Experience {
+            q,
+            action,
+            td,
+            temperature: agent.temperature(),
+            rho: settings.rho,
+            reliability: None,
+        };
+        let priority = settings.strategy.priority(&experience);
+        assert!(close(priorities[i], priority), "{agent:?}: priority {} and {priority}", priorities[i]);
+        let error = match settings.loss {
+            Loss::Huber if td.abs() > 1.0 => td.abs() - 0.5,
+            _ => 0.5 * td * td,
+        };
+        loss += s.weights[i] * error / COUNT as f64;
+    }
+    let got = pass.loss.double_value(&[]);
+    assert!(close(got, loss), "{agent:?}: loss {got} and {loss}");
+}
+
+#[test]
+fn loss_td_errors_and_priorities_agree_with_value() {
+    let soft = [1e-3, 0.05, 0.5, 10.0, 1e3].map(|temperature| (algorithms::SOFT_DQN, temperature));
+    for (seed, (algorithm, temperature)) in soft.into_iter().chain([(algorithms::DQN, 1.0)]).enumerate() {
+        for double in [false, true] {
+            for loss in [Loss::Huber, Loss::Squared] {
+                for &strategy in strategy::Definition::list().iter().filter(|s| algorithm.accepts(**s)) {
+                    for rho in Rho::ALL {
+                        let paper = Settings::paper();
+                        let settings =
+                            Settings { algorithm, temperature, double, loss, strategy, rho, ..paper };
+                        check(&settings, seed as u64);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What holds for every agent in the list, also for those that `value` knows nothing of.
+#[test]
+fn both_routes_of_every_agent_give_the_same_targets() {
+    for &algorithm in algorithms::Entry::list() {
+        for (seed, temperature) in [0.03, 0.5, 10.0].into_iter().enumerate() {
+            let agent = agents::agent(&Settings { algorithm, temperature, ..Settings::paper() });
+            let s = setting(&*agent, seed as u64);
+            // The f64 route has one network for everything: the one that acts.
+            let networks = Networks { online: &s.online, target: &s.online };
+            let targets = numbers(&agent.targets(networks, &s.batch));
+            for (i, got) in targets.into_iter().enumerate() {
+                let folded = Folded { sum: s.returns[i], discount: s.discounts[i] };
+                let next = row(&s.next_online, i);
+                let target = agent.target(row(&s.q, i), s.actions[i] as usize, folded, Some(next));
+                assert!(close(got, target), "{agent:?}: {got} and {target}");
+            }
+        }
+    }
+}
+
+fn soft(algorithm: Algorithm, strategy: Strategy, loss: Loss) -> Arc<dyn Agent> {
+    agents::agent(&Settings { algorithm, strategy, loss, temperature: 0.5, ..Settings::paper() })
+}
+
+#[test]
+fn the_gradient_of_every_agent_is_that_of_its_loss() {
+    for &algorithm in algorithms::Entry::list() {
+        let agent = soft(algorithm, Strategy::UNIFORM, Loss::Squared);
+        let s = setting(&*agent, 4);
+        let loss = |online: &QNetwork| {
+            let networks = Networks { online, target: &s.target };
+            agent.pass(networks, &s.batch).loss
+        };
+        let gradient = s.online.parameters().gradient(&loss(&s.online));
+        let gradient = Tensor::cat(&gradient.iter().map(|part| part.reshape([-1])).collect::<Vec<_>>(), 0);
+        let loss_at = |step: f64| {
+            let mut moved = s.online.duplicate();
+            tch::no_grad(|| {
+                let _ = moved.parameters_mut().flat_mut().g_add_(&(&gradient * step));
+            });
+            loss(&moved).double_value(&[])
+        };
+        // Along the gradient the loss grows by the gradient's squared length.
+        let squared = gradient.square().sum(Kind::Double).double_value(&[]);
+        let step = 1e-2 / squared.sqrt();
+        let slope = (loss_at(step) - loss_at(-step)) / (2.0 * step);
+        assert!((slope - squared).abs() < 2e-2 * squared, "{agent:?}: slope {slope}, expected {squared}");
+    }
+}
+
+#[test]
+fn entropy_is_between_zero_and_log_of_the_actions() {
+    let q = Tensor::from_slice(&[0.0f32, 0.0, 0.0, 100.0, 0.0, 0.0]).view([2, 3]);
+    let entropy = numbers(&agents::soft::entropy(&q, 1.0));
+    assert!(close(entropy[0], 3f64.ln()) && close(entropy[1], 0.0), "{entropy:?}");
+    assert!(close(entropy[0], value::soft::entropy(&[0.0, 0.0, 0.0], 1.0)));
+}
+
+#[test]
+fn reliabilities_scale_priorities_and_nothing_else() {
+    let agent = soft(algorithms::SOFT_DQN, Strategy::REAPER, Loss::Huber);
+    let mut s = setting(&*agent, 6);
+    let plain = agent.pass(Networks { online: &s.online, target: &s.target }, &s.batch);
+    let shares: Vec<f64> = (0..COUNT).map(|index| index as f64 / COUNT as f64).collect();
+    let expected: Vec<f64> =
+        numbers(&plain.td_errors).iter().zip(&shares).map(|(error, share)| error.abs() * share).collect();
+    s.batch.reliabilities = Some(shares);
+    let scaled = agent.pass(Networks { online: &s.online, target: &s.target }, &s.batch);
+    assert_eq!(scaled.loss.double_value(&[]), plain.loss.double_value(&[]));
+    assert_eq!(agent.priorities(&scaled, &s.batch), expected);
+}
+
+/// An agent whose head has three outputs per action, of which Q is the mean.
+#[derive(Debug)]
+struct MeanOfThree(Arc<dyn Agent>);
+
+impl Agent for MeanOfThree {
+    fn learning(&self) -> &agents::TdLearning {
+        self.0.learning()
+    }
+    fn outputs_per_action(&self) -> i64 {
+        3
+    }
+    fn q_values(&self, output: Tensor) -> Tensor {
+        output.view([-1, ACTIONS as i64, 3]).mean_dim(2, false, Kind::Float)
+    }
+    fn policy(&self, q: &[f64], probabilities: &mut [f64]) {
+        self.0.policy(q, probabilities);
+    }
+    fn temperature(&self) -> Option<f64> {
+        self.0.temperature()
+    }
+    fn entropy(&self, q: &Tensor) -> Tensor {
+        self.0.entropy(q)
+    }
+    fn value(&self, q: &[f64]) -> f64 {
+        self.0.value(q)
+    }
+    fn targets(&self, networks: Networks<'_>, batch: &Batch) -> Tensor {
+        let next = self.q_values(networks.target.forward(&batch.next_states));
+        &batch.returns + &batch.discounts * agents::soft::value(&next, 0.5)
+    }
+}
+
+#[test]
+fn an_agent_may_read_its_values_from_several_outputs_per_action() {
+    let agent = MeanOfThree(soft(algorithms::SOFT_DQN, Strategy::VER, Loss::Huber));
+    for seed in [2, 3] {
+        let s = setting(&agent, seed);
+        let pass = agent.pass(Networks { online: &s.online, target: &s.target }, &s.batch);
+        for (i, target) in numbers(&pass.targets).into_iter().enumerate() {
+            let next = value::soft::value(row(&s.next_target, i), 0.5);
+            assert!(close(target, s.returns[i] + s.discounts[i] * next));
+        }
+        assert_eq!(agent.priorities(&pass, &s.batch).len(), COUNT);
+        assert_eq!(s.online.parameters().gradient(&pass.loss).len(), if seed == 3 { 8 } else { 6 });
+    }
+}

@@ -1,0 +1,220 @@
+//! The list of networks below the head: layers as data.
+//!
+//! Settings check here, without libtorch, that a network accepts what an environment shows; `crates/agents` builds the layers.
+//! The head on top is chosen independently, by `dueling` and by the algorithm.
+
+use envs::{Element, Observation};
+use serde::{Deserialize, Serialize};
+use value::{Choice, Listed};
+
+/// A network by name.
+pub type Network = Choice<Entry>;
+
+/// Every network.
+const LIST: &[Network] = &[NATURE, SMALL, MLP];
+
+/// Mnih et al. 2015.
+pub const NATURE: Network = Choice::of(&Entry {
+    name: "nature",
+    about: "2015: 32, 64 and 64 channels",
+    accepts: Accepts::Images { side_min: 36 },
+    convolutions: &[conv(32, 8, 4), conv(64, 4, 2), conv(64, 3, 1)],
+    hidden_layers: 1,
+});
+
+/// Mnih et al. 2013.
+pub const SMALL: Network = Choice::of(&Entry {
+    name: "small",
+    about: "2013: 16 and 32 channels",
+    accepts: Accepts::Images { side_min: 36 },
+    convolutions: &[conv(16, 8, 4), conv(32, 4, 2)],
+    hidden_layers: 1,
+});
+
+/// Two hidden layers.
+pub const MLP: Network = Choice::of(&Entry {
+    name: "mlp",
+    about: "two hidden layers, for vectors",
+    accepts: Accepts::Vectors,
+    convolutions: &[],
+    hidden_layers: 2,
+});
+
+/// A network in the settings. Every layer is followed by a rectifier.
+#[derive(Debug)]
+pub struct Entry {
+    /// The name in settings.
+    pub name: &'static str,
+    /// A few words for help.
+    pub about: &'static str,
+    /// The observations it can process.
+    pub accepts: Accepts,
+    /// Its convolutions, bottom up, without padding.
+    pub convolutions: &'static [Convolution],
+    /// Fully connected layers of `hidden_units` after the convolutions; at least one.
+    pub hidden_layers: usize,
+}
+
+/// Square kernel, same stride in both directions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Convolution {
+    /// Output channels.
+    pub channels: i64,
+    /// Side of the kernel.
+    pub kernel: i64,
+    /// Step of the kernel.
+    pub stride: i64,
+}
+
+const fn conv(channels: i64, kernel: i64, stride: i64) -> Convolution {
+    Convolution { channels, kernel, stride }
+}
+
+/// Which inputs a network can process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepts {
+    /// Images with any number of channels.
+    Images {
+        /// The smallest height and width.
+        side_min: i64,
+    },
+    /// Vectors of any length.
+    Vectors,
+}
+
+/// What a network sees: the observations of one state, stacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Input {
+    /// Bytes, read as fractions of 255.
+    Image {
+        /// Channels of all frames of a state.
+        channels: i64,
+        /// Rows.
+        height: i64,
+        /// Columns.
+        width: i64,
+    },
+    /// This many f32 numbers.
+    Vector(i64),
+}
+
+/// Why a network can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Mismatch {
+    /// No network processes such an observation.
+    #[error("observations of {0:?} are neither bytes of an image nor f32 numbers")]
+    Observation(Observation),
+    /// This network does not.
+    #[error("network {network} needs {needs} and gets {input}")]
+    Network {
+        /// Its name.
+        network: &'static str,
+        /// What it accepts.
+        needs: String,
+        /// What it would get.
+        input: Input,
+    },
+}
+
+impl Input {
+    /// The input of a network whose states are `frame_stack` observations.
+    pub fn of(observation: &Observation, frame_stack: usize) -> Result<Self, Mismatch> {
+        let stack = frame_stack as i64;
+        let shape: Vec<i64> = observation.shape.iter().map(|&size| size as i64).collect();
+        match (observation.element, shape.as_slice()) {
+            (Element::U8, &[height, width]) => Ok(Input::Image { channels: stack, height, width }),
+            (Element::U8, &[channels, height, width]) => {
+                Ok(Input::Image { channels: stack * channels, height, width })
+            }
+            (Element::F32, shape) => Ok(Input::Vector(stack * shape.iter().product::<i64>())),
+            _ => Err(Mismatch::Observation(observation.clone())),
+        }
+    }
+
+    /// Bytes of one state.
+    pub fn bytes(&self) -> usize {
+        match *self {
+            Input::Image { channels, height, width } => (channels * height * width) as usize,
+            Input::Vector(size) => size as usize * size_of::<f32>(),
+        }
+    }
+}
+
+impl std::fmt::Display for Input {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Input::Image { channels, height, width } => write!(f, "images of {channels}x{height}x{width}"),
+            Input::Vector(size) => write!(f, "a vector of {size}"),
+        }
+    }
+}
+
+impl Entry {
+    /// Whether the network can process `input`.
+    pub fn check(&self, input: Input) -> Result<(), Mismatch> {
+        let (accepted, needs) = match (self.accepts, input) {
+            (Accepts::Images { side_min }, Input::Image { height, width, .. }) => {
+                (height.min(width) >= side_min, format!("images of at least {side_min}x{side_min}"))
+            }
+            (Accepts::Images { .. }, Input::Vector(_)) => (false, "images".into()),
+            (Accepts::Vectors, input) => (matches!(input, Input::Vector(_)), "a vector".into()),
+        };
+        if accepted { Ok(()) } else { Err(Mismatch::Network { network: self.name, needs, input }) }
+    }
+}
+
+impl Listed for Entry {
+    const KIND: &'static str = "network";
+
+    fn list() -> &'static [Network] {
+        LIST
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_and_channels_are_stacked() {
+        let of = |element, shape: &[usize]| Input::of(&Observation { element, shape: shape.into() }, 4);
+        assert_eq!(of(Element::U8, &[84, 80]), Ok(Input::Image { channels: 4, height: 84, width: 80 }));
+        assert_eq!(of(Element::U8, &[3, 10, 9]), Ok(Input::Image { channels: 12, height: 10, width: 9 }));
+        assert_eq!(of(Element::F32, &[4]), Ok(Input::Vector(16)));
+        assert!(of(Element::U8, &[4]).unwrap_err().to_string().contains("neither bytes of an image"));
+    }
+
+    #[test]
+    fn a_network_refuses_an_input_that_its_layers_can_not_process() {
+        let image = |side| Input::Image { channels: 4, height: side, width: 84 };
+        assert!(NATURE.check(image(36)).is_ok() && NATURE.check(image(35)).is_err());
+        assert!(MLP.check(Input::Vector(4)).is_ok() && MLP.check(image(84)).is_err());
+        assert!(
+            SMALL
+                .check(Input::Vector(4))
+                .unwrap_err()
+                .to_string()
+                .ends_with("needs images and gets a vector of 4")
+        );
+    }
+
+    #[test]
+    fn every_network_leaves_something_of_the_smallest_image_it_accepts() {
+        for network in LIST {
+            let Accepts::Images { side_min } = network.accepts else { continue };
+            let left = network.convolutions.iter().fold(side_min, |side, layer| {
+                assert!(side >= layer.kernel, "{network}");
+                (side - layer.kernel) / layer.stride + 1
+            });
+            assert!(left >= 1 && network.hidden_layers >= 1, "{network}");
+        }
+    }
+}
