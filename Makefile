@@ -1,7 +1,8 @@
 # Everything is built in the release profile, for people and for tests alike, so that C++ is compiled once.
 
 GAME ?= kung_fu_master
-PRESET ?= $(if $(filter cartpole,$(GAME)),cartpole,quick)
+# Environments outside the Atari suite take their own default preset.
+PRESET ?= $(if $(filter cartpole minatar_%,$(GAME)),,quick)
 ARGS ?=
 
 # Idle OpenMP threads spin by default and take the cores from whoever has work.
@@ -21,7 +22,7 @@ build: setup ## Build the release binaries into target/release
 	cargo build --release --locked --workspace --bins
 
 train: build ## Train an Atari game with VER (GAME=breakout, ARGS='--seed 1')
-	./target/release/quiver train $(GAME) --preset $(PRESET) $(ARGS)
+	./target/release/quiver train $(GAME) $(if $(PRESET),--preset $(PRESET)) $(ARGS)
 
 cluster: ## Start the cluster of deploy/compose.yaml and wait for its end (GAME=pong, ACTORS=16, GPU=1)
 	deploy/cluster

@@ -10,8 +10,6 @@
 
 #![forbid(unsafe_code)]
 
-mod atari;
-mod cartpole;
 mod error;
 pub mod grid;
 mod options;
@@ -23,10 +21,9 @@ mod saved;
 pub mod scale;
 pub mod stack;
 
-pub use cartpole::CARTPOLE;
 pub use error::EnvError;
 pub use options::{ActionSet, Options};
-pub use registry::{Entry, canonical, display_name, entries, find, games};
+pub use registry::{CARTPOLE, Entry, canonical, display_name, entries, find, games, make};
 
 /// The type of one element of an observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,11 +139,4 @@ pub trait Environment: Send {
     fn restore(&mut self, _state: &[u8]) -> Result<(), EnvError> {
         Err(EnvError::DamagedState("this environment cannot restore a state"))
     }
-}
-
-/// Makes an environment, at the start of its first episode. `game` may be spelled as [`find`] allows.
-pub fn make(game: &str, options: &Options, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
-    let entry = find(game)?;
-    options.check()?;
-    (entry.make)(entry, options, seed)
 }

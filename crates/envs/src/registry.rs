@@ -1,13 +1,17 @@
 //! The list of environments: what each is called, and what the rest of the system must know before one is made.
 //!
 //! Nothing outside this crate compares names. Settings, presets, the launcher and the plots read an environment's [`Entry`].
-//! To add an environment, write its file with an `entry` function and add a line to [`build`].
+//! To add an environment, write its file in `registry/` with an `entry` function, and add the module and a line in [`build`].
+
+mod atari;
+mod cartpole;
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use crate::{EnvError, Environment, Observation, Options};
-use crate::{atari, cartpole};
+
+pub use cartpole::CARTPOLE;
 
 /// One environment in the registry.
 #[derive(Debug)]
@@ -32,11 +36,11 @@ pub struct Entry {
     pub saves_state: bool,
     /// Environment settings that it does not vary, as (setting, the only value it accepts).
     pub fixed_settings: &'static [(&'static str, &'static str)],
-    pub(crate) make: Make,
+    make: Make,
 }
 
 /// Makes an environment of an entry from options and a seed.
-pub(crate) type Make = fn(&Entry, &Options, u64) -> Result<Box<dyn Environment>, EnvError>;
+type Make = fn(&Entry, &Options, u64) -> Result<Box<dyn Environment>, EnvError>;
 
 static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(build);
 
@@ -82,6 +86,13 @@ pub fn find(name: &str) -> Result<&'static Entry, EnvError> {
     Err(EnvError::UnknownGame { name: name.to_owned(), nearest: nearest(&wanted) })
 }
 
+/// Makes an environment, at the start of its first episode. `game` may be spelled as [`find`] allows.
+pub fn make(game: &str, options: &Options, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
+    let entry = find(game)?;
+    options.check()?;
+    (entry.make)(entry, options, seed)
+}
+
 /// The canonical name of the environment called `name`, as [`find`] understands it.
 pub fn canonical(name: &str) -> Result<String, EnvError> {
     Ok(find(name)?.name.to_owned())
@@ -93,7 +104,7 @@ pub fn display_name(game: &str) -> String {
 }
 
 /// `space_invaders` as `Space Invaders`.
-pub(crate) fn words(name: &str) -> String {
+fn words(name: &str) -> String {
     let capital = |word: &str| {
         let mut letters = word.chars();
         letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
@@ -166,7 +177,7 @@ mod tests {
             roms: None,
         };
         for entry in entries().iter().filter(|entry| !entry.needs_rom) {
-            let mut environment = crate::make(entry.name, &options, 1).unwrap();
+            let mut environment = make(entry.name, &options, 1).unwrap();
             assert_eq!(environment.spec().game, entry.name);
             assert_eq!(environment.spec().observation, entry.observation);
             assert_eq!(environment.observation().len(), entry.observation.bytes());

@@ -8,7 +8,7 @@ mod emulated;
 
 use std::borrow::Cow;
 
-use crate::registry::{Entry, words};
+use super::{Entry, words};
 use crate::{Element, EnvError, Environment, Observation, Options};
 
 /// The side of the square that the screen is scaled to.
@@ -126,10 +126,10 @@ const GAMES: [&str; 104] = [
 ];
 
 /// ROMs of the package for which ALE has no single-player rules.
-pub(crate) const TWO_PLAYERS: [&str; 4] = ["combat", "joust", "maze_craze", "warlords"];
+pub(super) const TWO_PLAYERS: [&str; 4] = ["combat", "joust", "maze_craze", "warlords"];
 
 /// One entry per game.
-pub(crate) fn entries() -> impl Iterator<Item = Entry> {
+pub(super) fn entries() -> impl Iterator<Item = Entry> {
     GAMES.into_iter().map(|name| Entry {
         name,
         aliases: &[],

@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::registry::Entry;
+use super::Entry;
 use crate::{Element, EnvError, Environment, Image, Observation, Options, Outcome, Spec, saved};
 
 /// The name of CartPole, for experiments that are about it.
@@ -31,7 +31,7 @@ const START_RANGE: f64 = 0.05;
 const MAX_STEPS: u32 = 200;
 
 /// CartPole in the registry.
-pub(crate) fn entry() -> Entry {
+pub(super) fn entry() -> Entry {
     Entry {
         name: NAME,
         aliases: &[],
