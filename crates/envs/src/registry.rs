@@ -5,6 +5,7 @@
 
 mod atari;
 mod cartpole;
+mod minatar_breakout;
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -46,7 +47,7 @@ static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(build);
 
 /// The list itself, sorted by name.
 fn build() -> Vec<Entry> {
-    let mut entries = vec![cartpole::entry()];
+    let mut entries = vec![cartpole::entry(), minatar_breakout::entry()];
     entries.extend(atari::entries());
     entries.sort_by_key(|entry| entry.name);
     entries

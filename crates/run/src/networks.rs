@@ -11,7 +11,7 @@ use value::{Choice, Listed};
 pub type Network = Choice<Entry>;
 
 /// Every network.
-const LIST: &[Network] = &[NATURE, SMALL, MLP];
+const LIST: &[Network] = &[NATURE, SMALL, MINATAR, MLP];
 
 /// Mnih et al. 2015.
 pub const NATURE: Network = Choice::of(&Entry {
@@ -28,6 +28,15 @@ pub const SMALL: Network = Choice::of(&Entry {
     about: "2013: 16 and 32 channels",
     accepts: Accepts::Images { side_min: 36 },
     convolutions: &[conv(16, 8, 4), conv(32, 4, 2)],
+    hidden_layers: 1,
+});
+
+/// Young and Tian 2019, for boards of a few cells.
+pub const MINATAR: Network = Choice::of(&Entry {
+    name: "minatar",
+    about: "16 channels on single cells, for small boards",
+    accepts: Accepts::Images { side_min: 3 },
+    convolutions: &[conv(16, 3, 1)],
     hidden_layers: 1,
 });
 

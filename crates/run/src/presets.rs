@@ -49,6 +49,12 @@ pub const PRESETS: &[Preset] = &[
         example_game: "cartpole",
         differences: CARTPOLE,
     },
+    Preset {
+        name: "minatar",
+        about: "MinAtar on two CPU cores: one frame of 10x10, its own small network, sticky actions of 0.1",
+        example_game: "minatar_breakout",
+        differences: MINATAR,
+    },
 ];
 
 const ATARI: &str = "pong";
@@ -105,6 +111,35 @@ const CARTPOLE: &[(&str, &str)] = &[
     ("evaluate_every_frames", "5000"),
     ("evaluate_final_episodes", "100"),
     ("checkpoint_every_frames", "10000"),
+];
+
+const MINATAR: &[(&str, &str)] = &[
+    ("frames", "500000"),
+    ("actors", "1"),
+    ("lanes", "4"),
+    ("network", "minatar"),
+    ("hidden_units", "128"),
+    ("frame_stack", "1"),
+    ("frame_skip", "1"),
+    ("noop_max", "0"),
+    ("sticky_actions", "0.1"),
+    ("time_limit_frames", "5000"),
+    ("reward_clip", "none"),
+    ("life_loss_ends", "false"),
+    ("temperature", "0.02"),
+    ("learning_rate", "0.0005"),
+    ("learning_rate_decay", "0.1"),
+    ("n_step", "3"),
+    ("capacity", "100000"),
+    ("replay_bytes", "128MiB"),
+    ("min_size", "5000"),
+    ("random_steps", "5000"),
+    ("target_period_updates", "500"),
+    ("evaluate_every_frames", "50000"),
+    ("evaluate_episodes", "20"),
+    ("evaluate_final_episodes", "100"),
+    ("checkpoint_every_frames", "100000"),
+    ("baselines", "true"),
 ];
 
 /// The preset of that name; the error names the nearest.
