@@ -5,6 +5,8 @@
 
 use tch::{Kind, Tensor};
 
+use crate::agent::{Agent, Batch, Networks};
+
 /// V(s) = β·log Σ exp(Q/β), one per row.
 pub fn value(q: &Tensor, temperature: f64) -> Tensor {
     (q.to_kind(Kind::Double) / temperature).logsumexp([1], false) * temperature
@@ -26,4 +28,20 @@ pub fn double_value(online: &Tensor, target: &Tensor, temperature: f64) -> Tenso
 pub fn entropy(q: &Tensor, temperature: f64) -> Tensor {
     let log_policy = log_policy(q, temperature);
     -(log_policy.exp() * log_policy).sum_dim_intlist([1].as_slice(), false, Kind::Double)
+}
+
+/// V(s′) of the target network, or with `double` by the online network's policy.
+pub(crate) fn next_value(
+    agent: &dyn Agent,
+    Networks { online, target }: Networks<'_>,
+    batch: &Batch,
+    temperature: f64,
+) -> Tensor {
+    let of_target = agent.q_values(target.forward(&batch.next_states));
+    if agent.learning().double {
+        let of_online = agent.q_values(online.forward(&batch.next_states));
+        double_value(&of_online, &of_target, temperature)
+    } else {
+        value(&of_target, temperature)
+    }
 }

@@ -43,23 +43,7 @@ impl Agent for SoftDqn {
     }
 
     fn targets(&self, networks: Networks<'_>, batch: &Batch) -> Tensor {
-        let value = soft_next_value(self, networks, batch, self.temperature);
+        let value = soft::next_value(self, networks, batch, self.temperature);
         &batch.returns + &batch.discounts * value
-    }
-}
-
-/// V(s′) of the target network, or with `double` by the online network's policy.
-fn soft_next_value(
-    agent: &dyn Agent,
-    Networks { online, target }: Networks<'_>,
-    batch: &Batch,
-    temperature: f64,
-) -> Tensor {
-    let of_target = agent.q_values(target.forward(&batch.next_states));
-    if agent.learning().double {
-        let of_online = agent.q_values(online.forward(&batch.next_states));
-        soft::double_value(&of_online, &of_target, temperature)
-    } else {
-        soft::value(&of_target, temperature)
     }
 }
