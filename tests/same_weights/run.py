@@ -29,6 +29,8 @@ STARTED = time.monotonic()
 CARTPOLE = {
     "frames": 3_000, "min_size": 500, "random_steps": 500, "capacity": 1_000, "target_period_updates": 200,
     "evaluate_every_frames": 1_000, "evaluate_episodes": 5, "evaluate_final_episodes": 10, "checkpoint_every_frames": 1_500,
+    # The preset's own value changed after version 0.1.
+    "epsilon_decay_steps": 250_000,
 }  # fmt: skip
 # An update takes 4 transitions, a transition 4 frames; the time limit makes episodes and evaluations end soon.
 ATARI = {

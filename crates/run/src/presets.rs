@@ -107,6 +107,7 @@ const CARTPOLE: &[(&str, &str)] = &[
     ("frame_codec", "none"),
     ("min_size", "1000"),
     ("random_steps", "1000"),
+    ("epsilon_decay_steps", "5000"),
     ("evaluation_policy", "greedy"),
     ("evaluate_every_frames", "5000"),
     ("evaluate_final_episodes", "100"),
