@@ -16,6 +16,7 @@ mod behaviour;
 pub mod device;
 mod dqn;
 mod memory;
+mod munchausen_dqn;
 pub mod network;
 pub mod parameters;
 mod returns;
@@ -39,7 +40,11 @@ pub use tch::Device;
 type Make = fn(&Settings) -> Box<dyn Agent>;
 
 /// The implementation of every algorithm that the settings list.
-const AGENTS: &[(Algorithm, Make)] = &[(algorithms::SOFT_DQN, soft_dqn::make), (algorithms::DQN, dqn::make)];
+const AGENTS: &[(Algorithm, Make)] = &[
+    (algorithms::SOFT_DQN, soft_dqn::make),
+    (algorithms::DQN, dqn::make),
+    (algorithms::MUNCHAUSEN_DQN, munchausen_dqn::make),
+];
 
 /// The agent that these settings describe.
 ///

@@ -10,7 +10,7 @@ use crate::settings::Settings;
 pub type Algorithm = Choice<Entry>;
 
 /// Every algorithm, the paper's first.
-const LIST: &[Algorithm] = &[SOFT_DQN, DQN];
+const LIST: &[Algorithm] = &[SOFT_DQN, DQN, MUNCHAUSEN_DQN];
 
 /// Soft Q-learning, the paper's.
 pub const SOFT_DQN: Algorithm = Choice::of(&Entry {
@@ -29,6 +29,24 @@ pub const DQN: Algorithm = Choice::of(&Entry {
     // A greedy policy does not explore by itself.
     epsilon: Some((1.0, 0.01)),
     check: |_| Ok(()),
+});
+
+/// Munchausen DQN (Vieillard et al. 2020).
+pub const MUNCHAUSEN_DQN: Algorithm = Choice::of(&Entry {
+    name: "munchausen-dqn",
+    about: "soft-dqn with a scaled log-policy in the reward, ε-greedy policy",
+    soft_policy: true,
+    epsilon: Some((1.0, 0.01)),
+    check: |settings| {
+        let (scale, floor) = (settings.munchausen_scale, settings.munchausen_floor);
+        if !(0.0..=1.0).contains(&scale) {
+            return Err(format!("munchausen_scale must be between 0 and 1, got {scale}"));
+        }
+        if !(floor.is_finite() && floor <= 0.0) {
+            return Err(format!("munchausen_floor must be a number of at most 0, got {floor}"));
+        }
+        Ok(())
+    },
 });
 
 /// An algorithm in the settings.
@@ -66,5 +84,22 @@ impl Listed for Entry {
 
     fn about(&self) -> &'static str {
         self.about
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_munchausen_dqn_can_not_use_are_refused_by_name() {
+        let refused = |key: &str, text: &str| {
+            let mut settings = Settings { algorithm: MUNCHAUSEN_DQN, ..Settings::paper() };
+            assert_eq!(settings.validate("pong"), Ok(()));
+            settings.set(key, text).unwrap().unwrap();
+            settings.validate("pong").unwrap_err()
+        };
+        assert!(refused("munchausen_scale", "1.5").contains("munchausen_scale must be between"));
+        assert!(refused("munchausen_floor", "0.1").contains("munchausen_floor must be a number"));
     }
 }

@@ -155,6 +155,10 @@ settings! {
         algorithm: Algorithm = algorithms::SOFT_DQN;
         /// β, the temperature of the soft policy.
         temperature: f64 = 0.05;
+        /// α of munchausen-dqn: the share of the log-policy that is added to the reward.
+        munchausen_scale: f64 = 0.9;
+        /// l₀ of munchausen-dqn: the log-policy times β counts as at least this.
+        munchausen_floor: f64 = -1.0;
         /// γ, per decision.
         discount: f64 = 0.99;
         /// Adam's step size.

@@ -42,16 +42,25 @@ fn reliability_adjusted_replay_learns_cartpole() {
 
 #[test]
 fn plain_dqn_learns_cartpole() {
+    algorithm_learns("dqn", "per");
+}
+
+#[test]
+fn munchausen_dqn_learns_cartpole() {
+    algorithm_learns("munchausen-dqn", "ver");
+}
+
+fn algorithm_learns(algorithm: &str, strategy: &str) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
     let settings = [
-        ("algorithm", "dqn"),
-        ("strategy", "per"),
+        ("algorithm", algorithm),
+        ("strategy", strategy),
         ("frames", "15000"),
         ("epsilon_decay_steps", "3000"),
         ("evaluate_final_episodes", "40"),
     ];
     succeed(&order(&path, "cartpole", &settings, false));
     let last = record::evaluations(&path).unwrap().pop().unwrap();
-    assert!(last.mean > 100.0, "{}", last.mean);
+    assert!(last.mean > 100.0, "{algorithm}: {}", last.mean);
 }

@@ -1,0 +1,101 @@
+//! Munchausen DQN (Vieillard, Pietquin, Geist, 2020): soft Q-learning that adds a scaled log-policy to the reward,
+//! r + α·clip(β·log π(a|s), l₀, 0) + γ·V(s′), with π = softmax(Q/β) of the target network.
+//!
+//! As in the paper the agent acts ε-greedily; the soft policy is in the targets. Two cases that the paper leaves open: a window
+//! of n steps sums rewards alone and has the bonus of its first action, and `double` takes the next policy from the online
+//! network, as soft DQN does.
+
+use run::settings::Settings;
+use tch::{Kind, Tensor};
+
+use crate::agent::{Agent, Batch, Networks, TdLearning};
+use crate::returns::Folded;
+use crate::soft;
+
+#[derive(Debug)]
+struct MunchausenDqn {
+    learning: TdLearning,
+    temperature: f64,
+    /// α.
+    scale: f64,
+    /// l₀.
+    floor: f64,
+    epsilon_final: f64,
+}
+
+pub(crate) fn make(settings: &Settings) -> Box<dyn Agent> {
+    Box::new(MunchausenDqn {
+        learning: TdLearning::new(settings),
+        temperature: settings.temperature,
+        scale: settings.munchausen_scale,
+        floor: settings.munchausen_floor,
+        epsilon_final: settings.epsilon_final,
+    })
+}
+
+impl Agent for MunchausenDqn {
+    fn learning(&self) -> &TdLearning {
+        &self.learning
+    }
+
+    fn policy(&self, q: &[f64], probabilities: &mut [f64]) {
+        probabilities.fill(0.0);
+        probabilities[value::hard::greedy(q)] = 1.0;
+    }
+
+    fn evaluation_epsilon(&self) -> f64 {
+        self.epsilon_final
+    }
+
+    fn temperature(&self) -> Option<f64> {
+        Some(self.temperature)
+    }
+
+    /// Of the soft policy in the targets.
+    fn entropy(&self, q: &Tensor) -> Tensor {
+        soft::entropy(q, self.temperature)
+    }
+
+    fn value(&self, q: &[f64]) -> f64 {
+        value::soft::value(q, self.temperature)
+    }
+
+    fn target(&self, q: &[f64], action: usize, folded: Folded, next_q: Option<&[f64]>) -> f64 {
+        let log_policy = self.temperature * value::soft::log_probability(q, self.temperature, action);
+        let next = next_q.map_or(0.0, |q| self.value(q));
+        folded.sum + self.scale * log_policy.clamp(self.floor, 0.0) + folded.discount * next
+    }
+
+    fn targets(&self, networks: Networks<'_>, batch: &Batch) -> Tensor {
+        let q = self.q_values(networks.target.forward(&batch.states));
+        let log_policy = batch.taken(&soft::log_policy(&q, self.temperature)).to_kind(Kind::Double);
+        let bonus = (log_policy * self.temperature).clamp(self.floor, 0.0) * self.scale;
+        let next = soft::next_value(self, networks, batch, self.temperature);
+        &batch.returns + bonus + &batch.discounts * next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use run::algorithms;
+
+    #[test]
+    fn the_bonus_is_the_scaled_log_policy_and_is_clipped() {
+        let agent = |munchausen_scale, temperature| {
+            let algorithm = algorithms::MUNCHAUSEN_DQN;
+            make(&Settings { algorithm, munchausen_scale, temperature, ..Settings::paper() })
+        };
+        let folded = Folded { sum: 2.0, discount: 0.0 };
+        // Two equal actions: log π = −log 2, times β = 1.
+        let target = agent(0.9, 1.0).target(&[3.0, 3.0], 0, folded, None);
+        assert!((target - (2.0 - 0.9 * 2f64.ln())).abs() < 1e-12);
+        // β·log π = −10 is clipped at −1.
+        let target = agent(0.5, 1.0).target(&[0.0, 10.0], 0, folded, None);
+        assert!((target - 1.5).abs() < 1e-12);
+        // Without the bonus it is soft DQN.
+        let folded = Folded { sum: 0.0, discount: 0.5 };
+        let target = agent(0.0, 0.7).target(&[0.0, 1.0], 0, folded, Some(&[1.0, 2.0]));
+        assert!((target - 0.5 * value::soft::value(&[1.0, 2.0], 0.7)).abs() < 1e-12);
+    }
+}
