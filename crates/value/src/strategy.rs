@@ -8,6 +8,7 @@ mod per;
 mod reaper;
 mod uniform;
 mod ver;
+mod ver_lower;
 
 use crate::registry::{Choice, Listed};
 use crate::rho::Rho;
@@ -16,7 +17,8 @@ use crate::rho::Rho;
 pub type Strategy = Choice<Definition>;
 
 /// Every strategy: the paper's, then others.
-const LIST: &[Strategy] = &[Strategy::UNIFORM, Strategy::PER, Strategy::VER, Strategy::REAPER];
+const LIST: &[Strategy] =
+    &[Strategy::UNIFORM, Strategy::PER, Strategy::VER, Strategy::REAPER, Strategy::VER_LOWER];
 
 /// What a strategy is, and what it needs from the rest of the system.
 #[derive(Debug)]
@@ -95,6 +97,8 @@ impl Strategy {
     pub const VER: Self = Choice::of(&ver::DEFINITION);
     /// Reliability-adjusted prioritized replay (Pleiss et al., 2025).
     pub const REAPER: Self = Choice::of(&reaper::DEFINITION);
+    /// The lower bound of what an experience is worth.
+    pub const VER_LOWER: Self = Choice::of(&ver_lower::DEFINITION);
 
     /// Those that the paper compares, in its order.
     pub const PAPER: [Self; 3] = [Self::UNIFORM, Self::PER, Self::VER];

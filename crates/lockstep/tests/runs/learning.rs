@@ -41,6 +41,11 @@ fn reliability_adjusted_replay_learns_cartpole() {
 }
 
 #[test]
+fn replay_by_the_lower_bound_learns_cartpole() {
+    learns("ver-lower");
+}
+
+#[test]
 fn plain_dqn_learns_cartpole() {
     algorithm_learns("dqn", "per");
 }
