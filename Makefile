@@ -1,8 +1,8 @@
 # Everything is built in the release profile, for people and for tests alike, so that C++ is compiled once.
 
 GAME ?= kung_fu_master
-# Environments outside the Atari suite take their own default preset.
-PRESET ?= $(if $(filter cartpole minatar_%,$(GAME)),,quick)
+# `make train` takes preset quick where it is for the game, and otherwise the game's own.
+PRESET ?=
 ARGS ?=
 
 # Idle OpenMP threads spin by default and take the cores from whoever has work.
@@ -22,7 +22,8 @@ build: setup ## Build the release binaries into target/release
 	cargo build --release --locked --workspace --bins
 
 train: build ## Train an Atari game with VER (GAME=breakout, ARGS='--seed 1')
-	./target/release/quiver train $(GAME) $(if $(PRESET),--preset $(PRESET)) $(ARGS)
+	@preset=$(PRESET); ./target/release/quiver config show $(GAME) --preset quick >/dev/null 2>&1 && preset=$${preset:-quick}; \
+	set -x; ./target/release/quiver train $(GAME) $${preset:+--preset $$preset} $(ARGS)
 
 cluster: ## Start the cluster of deploy/compose.yaml and wait for its end (GAME=pong, ACTORS=16, GPU=1)
 	deploy/cluster
@@ -31,6 +32,10 @@ test: setup ## Check format, lints and documentation, then run every test
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --release --no-deps --workspace --locked
+	# Crates that only read the environments' registry build without ALE; in the workspace its feature is on.
+	cargo clippy --release --locked -p quiver-run -p quiver-page -p quiver-plot -p quiver-dashboards -- -D warnings
+	! cargo tree --locked -e normal,build -p quiver-run -p quiver-page -p quiver-plot -p quiver-dashboards | grep quiver-ale
+	python3 tests/same_weights/run.py --self-test
 	cargo build --release --workspace --bins --locked
 	cargo test --release --workspace --locked
 	deploy/check-monitoring

@@ -112,7 +112,7 @@ impl Train {
 fn stem(resolved: &Resolved) -> String {
     let Resolved { game, settings, .. } = resolved;
     let algorithm = settings.algorithm;
-    // The paper's algorithm goes without saying.
+    // The default algorithm is not part of the name.
     let algorithm =
         if algorithm == Settings::paper().algorithm { String::new() } else { format!("{algorithm}-") };
     format!("{game}-{algorithm}{}-seed{}", settings.strategy, settings.seed)

@@ -1,7 +1,6 @@
 //! Importance weights: what corrects for sampling some transitions more often than others.
 
 use run::settings::Settings;
-use value::strategy::Sampling;
 
 /// How strong the correction is as training goes on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,7 +17,7 @@ impl Importance {
             _ => settings.importance_exponent_final,
         };
         let exponents = (settings.importance_exponent, last);
-        let exponent = (settings.strategy.sampling == Sampling::Proportional).then_some(exponents);
+        let exponent = settings.strategy.uses_priorities.then_some(exponents);
         Self { exponent, anneal_updates: settings.importance_anneal_updates.0 }
     }
 

@@ -4,17 +4,13 @@ use envs::Spec;
 use replay::{Remover, Sampler, StoreOptions, TableOptions};
 use run::choices::Device;
 use run::settings::Settings;
-use value::strategy::Sampling;
 
 /// The whole replay.
 pub fn store(settings: &Settings, spec: &Spec) -> StoreOptions {
     let table = TableOptions {
         name: "transitions".into(),
         capacity: settings.capacity.0 as usize,
-        sampler: match settings.strategy.sampling {
-            Sampling::Uniform => Sampler::Uniform,
-            Sampling::Proportional => Sampler::Proportional,
-        },
+        sampler: if settings.strategy.uses_priorities { Sampler::Proportional } else { Sampler::Uniform },
         remover: Remover::Fifo,
         max_times_sampled: 0,
         priority_exponent: settings.priority_exponent,

@@ -67,12 +67,12 @@ def one_bit_or_one_score_is_found(_root: Path, folder: Path) -> None:
         assert changed == f"{file}: hidden.weight[1]: 4.0 and -4.0", changed
         path.write_bytes(content)
     pair = "episode_scores[1] as (frames, score): (7, 2.0) and"
-    for change, told in (
+    for change, expected in (
         (replace(before, episode_scores=[(3, 1.0), (7, 2.5)]), f"{pair} (7, 2.5)"),
         (replace(before, episode_scores=[(3, 1.0)]), f"{pair} None"),
         (replace(before, tensors={**before.tensors, WEIGHTS: {}}), "weights.safetensors holds tensors"),
     ):
-        assert (first_difference(before, change) or "").startswith(told), first_difference(before, change)
+        assert (first_difference(before, change) or "").startswith(expected), first_difference(before, change)
 
 
 def a_run_that_proves_too_little_is_refused(_root: Path, _folder: Path) -> None:

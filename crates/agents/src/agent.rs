@@ -34,7 +34,7 @@ pub trait Agent: fmt::Debug + Send + Sync {
         0.0
     }
 
-    /// β of the softmax policy; `None` if the policy is not soft.
+    /// β of the softmax policy in the targets; `None` if there is none. The algorithm's entry declares which.
     fn temperature(&self) -> Option<f64>;
 
     /// Entropy of the policy in nats, one per row of Q-values.

@@ -72,7 +72,7 @@ mod tests {
     fn an_agent_has_a_temperature_if_its_entry_declares_a_soft_policy() {
         for &algorithm in algorithms::Entry::list() {
             let settings = Settings { algorithm, ..Settings::paper() };
-            assert_eq!(agent(&settings).temperature().is_some(), algorithm.soft_policy, "{algorithm}");
+            assert_eq!(agent(&settings).temperature().is_some(), algorithm.has_soft_policy, "{algorithm}");
         }
     }
 }

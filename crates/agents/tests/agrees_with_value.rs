@@ -25,6 +25,8 @@ struct Setting {
     discounts: Vec<f64>,
     weights: Vec<f64>,
     q: Vec<f64>,
+    /// The target network's Q-values of the states.
+    target_q: Vec<f64>,
     next_online: Vec<f64>,
     next_target: Vec<f64>,
 }
@@ -57,9 +59,22 @@ fn setting(agent: &dyn Agent, seed: u64) -> Setting {
         reliabilities: None,
     };
     let q = agent.q_rows(&online, &states, COUNT);
+    let target_q = agent.q_rows(&target, &states, COUNT);
     let next_online = agent.q_rows(&online, &next_states, COUNT);
     let next_target = agent.q_rows(&target, &next_states, COUNT);
-    Setting { online, target, batch, actions, returns, discounts, weights, q, next_online, next_target }
+    Setting {
+        online,
+        target,
+        batch,
+        actions,
+        returns,
+        discounts,
+        weights,
+        q,
+        target_q,
+        next_online,
+        next_target,
+    }
 }
 
 fn row(q: &[f64], index: usize) -> &[f64] {
@@ -74,10 +89,10 @@ fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-5 * (1.0 + b.abs())
 }
 
-/// The value of a next state by the formulas of `value`, for the two algorithms that it knows.
+/// The value of a next state by the formulas of `value`.
 fn next_value(settings: &Settings, online: &[f64], target: &[f64]) -> f64 {
     let beta = settings.temperature;
-    match (settings.algorithm == algorithms::SOFT_DQN, settings.double) {
+    match (settings.algorithm != algorithms::DQN, settings.double) {
         (true, false) => value::soft::value(target, beta),
         (true, true) => value::target::double_soft_value(online, target, beta),
         (false, false) => value::hard::value(target),
@@ -94,7 +109,13 @@ fn check(settings: &Settings, seed: u64) {
     for i in 0..COUNT {
         let (q, action) = (row(&s.q, i), s.actions[i] as usize);
         let next = next_value(settings, row(&s.next_online, i), row(&s.next_target, i));
-        let td = s.returns[i] + s.discounts[i] * next - q[action];
+        let bonus = if settings.algorithm == algorithms::MUNCHAUSEN_DQN {
+            let log_policy = value::soft::log_probability(row(&s.target_q, i), settings.temperature, action);
+            0.9 * (settings.temperature * log_policy).clamp(-1.0, 0.0)
+        } else {
+            0.0
+        };
+        let td = s.returns[i] + bonus + s.discounts[i] * next - q[action];
         assert!(close(td_errors[i], td), "{agent:?}: TD {} and {td}", td_errors[i]);
         let experience = strategy::Experience {
             q,
@@ -119,7 +140,9 @@ fn check(settings: &Settings, seed: u64) {
 #[test]
 fn loss_td_errors_and_priorities_agree_with_value() {
     let soft = [1e-3, 0.05, 0.5, 10.0, 1e3].map(|temperature| (algorithms::SOFT_DQN, temperature));
-    for (seed, (algorithm, temperature)) in soft.into_iter().chain([(algorithms::DQN, 1.0)]).enumerate() {
+    let munchausen = [0.03, 0.5, 10.0].map(|temperature| (algorithms::MUNCHAUSEN_DQN, temperature));
+    let all = soft.into_iter().chain(munchausen).chain([(algorithms::DQN, 1.0)]);
+    for (seed, (algorithm, temperature)) in all.enumerate() {
         for double in [false, true] {
             for loss in [Loss::Huber, Loss::Squared] {
                 for &strategy in strategy::Definition::list().iter().filter(|s| algorithm.accepts(**s)) {
@@ -139,8 +162,9 @@ fn loss_td_errors_and_priorities_agree_with_value() {
 #[test]
 fn both_routes_of_every_agent_give_the_same_targets() {
     for &algorithm in algorithms::Entry::list() {
-        for (seed, temperature) in [0.03, 0.5, 10.0].into_iter().enumerate() {
-            let agent = agents::agent(&Settings { algorithm, temperature, ..Settings::paper() });
+        let cases = [(0.03, false), (0.03, true), (0.5, false), (10.0, true)];
+        for (seed, (temperature, double)) in cases.into_iter().enumerate() {
+            let agent = agents::agent(&Settings { algorithm, temperature, double, ..Settings::paper() });
             let s = setting(&*agent, seed as u64);
             // The f64 route has one network for everything: the one that acts.
             let networks = Networks { online: &s.online, target: &s.online };

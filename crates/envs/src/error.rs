@@ -58,6 +58,9 @@ pub enum EnvError {
     /// The bytes are not a saved environment.
     #[error("damaged environment state: {0}")]
     DamagedState(&'static str),
+    /// The environment has no way to restore a state.
+    #[error("'{0}' can't restore a saved state")]
+    StateNotRestored(String),
     /// The state was saved while playing another game.
     #[error("the saved environment plays '{saved}', not '{playing}'")]
     OtherGame {

@@ -137,6 +137,6 @@ pub trait Environment: Send {
     /// Restores what [`save`](Environment::save) returned, in this or another environment of the same game and options. On an
     /// error nothing has changed.
     fn restore(&mut self, _state: &[u8]) -> Result<(), EnvError> {
-        Err(EnvError::DamagedState("this environment cannot restore a state"))
+        Err(EnvError::StateNotRestored(self.spec().game.clone()))
     }
 }

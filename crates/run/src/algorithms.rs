@@ -15,8 +15,9 @@ const LIST: &[Algorithm] = &[SOFT_DQN, DQN, MUNCHAUSEN_DQN];
 /// Soft Q-learning, the paper's.
 pub const SOFT_DQN: Algorithm = Choice::of(&Entry {
     name: "soft-dqn",
+    title: "soft DQN",
     about: "log-sum-exp values, softmax policy",
-    soft_policy: true,
+    has_soft_policy: true,
     epsilon: None,
     check: |_| Ok(()),
 });
@@ -24,8 +25,9 @@ pub const SOFT_DQN: Algorithm = Choice::of(&Entry {
 /// Plain Q-learning.
 pub const DQN: Algorithm = Choice::of(&Entry {
     name: "dqn",
+    title: "DQN",
     about: "max values, ε-greedy policy",
-    soft_policy: false,
+    has_soft_policy: false,
     // A greedy policy does not explore by itself.
     epsilon: Some((1.0, 0.01)),
     check: |_| Ok(()),
@@ -34,8 +36,9 @@ pub const DQN: Algorithm = Choice::of(&Entry {
 /// Munchausen DQN (Vieillard et al. 2020).
 pub const MUNCHAUSEN_DQN: Algorithm = Choice::of(&Entry {
     name: "munchausen-dqn",
+    title: "Munchausen DQN",
     about: "soft-dqn with a scaled log-policy in the reward, ε-greedy policy",
-    soft_policy: true,
+    has_soft_policy: true,
     epsilon: Some((1.0, 0.01)),
     check: |settings| {
         let (scale, floor) = (settings.munchausen_scale, settings.munchausen_floor);
@@ -54,20 +57,23 @@ pub const MUNCHAUSEN_DQN: Algorithm = Choice::of(&Entry {
 pub struct Entry {
     /// The name in settings.
     pub name: &'static str,
+    /// The name in titles.
+    pub title: &'static str,
     /// A few words for help.
     pub about: &'static str,
-    /// Whether the agent's policy is softmax(Q/β), so that it has action probabilities for priorities.
-    pub soft_policy: bool,
+    /// Whether the agent has a policy softmax(Q/β) in its targets, and so action probabilities for priorities, whether or not
+    /// it acts by that policy. Then `Agent::temperature` is `Some`.
+    pub has_soft_policy: bool,
     /// First and final ε unless the user sets them; `None` keeps the preset's.
     pub epsilon: Option<(f64, f64)>,
-    /// Checks settings of its own. The error names the setting and says what to change.
+    /// Checks settings of its own, for every run. The error names the setting and says what to change.
     pub check: fn(&Settings) -> Result<(), String>,
 }
 
 impl Entry {
     /// Whether the strategy's priorities are defined for this algorithm.
     pub fn accepts(&self, strategy: Strategy) -> bool {
-        self.soft_policy || !strategy.needs_soft_policy
+        self.has_soft_policy || !strategy.needs_soft_policy
     }
 }
 
@@ -94,12 +100,13 @@ mod tests {
     #[test]
     fn settings_that_munchausen_dqn_can_not_use_are_refused_by_name() {
         let refused = |key: &str, text: &str| {
-            let mut settings = Settings { algorithm: MUNCHAUSEN_DQN, ..Settings::paper() };
+            let mut settings = Settings::paper();
             assert_eq!(settings.validate("pong"), Ok(()));
             settings.set(key, text).unwrap().unwrap();
             settings.validate("pong").unwrap_err()
         };
         assert!(refused("munchausen_scale", "1.5").contains("munchausen_scale must be between"));
         assert!(refused("munchausen_floor", "0.1").contains("munchausen_floor must be a number"));
+        assert!(refused("munchausen_scale", "nan").contains("munchausen_scale must be between"));
     }
 }

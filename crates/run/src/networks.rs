@@ -17,7 +17,7 @@ const LIST: &[Network] = &[NATURE, SMALL, MINATAR, MLP];
 pub const NATURE: Network = Choice::of(&Entry {
     name: "nature",
     about: "2015: 32, 64 and 64 channels",
-    accepts: Accepts::Images { side_min: 36 },
+    accepts: Accepts::Images { side_min: 36, side_max: i64::MAX },
     convolutions: &[conv(32, 8, 4), conv(64, 4, 2), conv(64, 3, 1)],
     hidden_layers: 1,
 });
@@ -26,7 +26,7 @@ pub const NATURE: Network = Choice::of(&Entry {
 pub const SMALL: Network = Choice::of(&Entry {
     name: "small",
     about: "2013: 16 and 32 channels",
-    accepts: Accepts::Images { side_min: 36 },
+    accepts: Accepts::Images { side_min: 36, side_max: i64::MAX },
     convolutions: &[conv(16, 8, 4), conv(32, 4, 2)],
     hidden_layers: 1,
 });
@@ -34,8 +34,9 @@ pub const SMALL: Network = Choice::of(&Entry {
 /// Young and Tian 2019, for boards of a few cells.
 pub const MINATAR: Network = Choice::of(&Entry {
     name: "minatar",
-    about: "16 channels on single cells, for small boards",
-    accepts: Accepts::Images { side_min: 3 },
+    about: "2019: 16 channels of 3x3, for boards of up to 32x32",
+    // Without strides, a larger image would make the hidden layer huge.
+    accepts: Accepts::Images { side_min: 3, side_max: 32 },
     convolutions: &[conv(16, 3, 1)],
     hidden_layers: 1,
 });
@@ -86,6 +87,8 @@ pub enum Accepts {
     Images {
         /// The smallest height and width.
         side_min: i64,
+        /// The largest height and width.
+        side_max: i64,
     },
     /// Vectors of any length.
     Vectors,
@@ -162,8 +165,14 @@ impl Entry {
     /// Whether the network can process `input`.
     pub fn check(&self, input: Input) -> Result<(), Mismatch> {
         let (accepted, needs) = match (self.accepts, input) {
-            (Accepts::Images { side_min }, Input::Image { height, width, .. }) => {
-                (height.min(width) >= side_min, format!("images of at least {side_min}x{side_min}"))
+            (Accepts::Images { side_min, side_max }, Input::Image { height, width, .. }) => {
+                let fits = height.min(width) >= side_min && height.max(width) <= side_max;
+                let most = if side_max < i64::MAX {
+                    format!(", at most {side_max}x{side_max}")
+                } else {
+                    String::new()
+                };
+                (fits, format!("images of at least {side_min}x{side_min}{most}"))
             }
             (Accepts::Images { .. }, Input::Vector(_)) => (false, "images".into()),
             (Accepts::Vectors, input) => (matches!(input, Input::Vector(_)), "a vector".into()),
@@ -205,6 +214,8 @@ mod tests {
     fn a_network_refuses_an_input_that_its_layers_can_not_process() {
         let image = |side| Input::Image { channels: 4, height: side, width: 84 };
         assert!(NATURE.check(image(36)).is_ok() && NATURE.check(image(35)).is_err());
+        assert!(MINATAR.check(Input::Image { channels: 4, height: 10, width: 10 }).is_ok());
+        assert!(MINATAR.check(image(10)).unwrap_err().to_string().contains("at most 32x32"));
         assert!(MLP.check(Input::Vector(4)).is_ok() && MLP.check(image(84)).is_err());
         assert!(
             SMALL
@@ -218,12 +229,13 @@ mod tests {
     #[test]
     fn every_network_leaves_something_of_the_smallest_image_it_accepts() {
         for network in LIST {
-            let Accepts::Images { side_min } = network.accepts else { continue };
+            assert!(network.hidden_layers >= 1, "{network}");
+            let Accepts::Images { side_min, .. } = network.accepts else { continue };
             let left = network.convolutions.iter().fold(side_min, |side, layer| {
                 assert!(side >= layer.kernel, "{network}");
                 (side - layer.kernel) / layer.stride + 1
             });
-            assert!(left >= 1 && network.hidden_layers >= 1, "{network}");
+            assert!(left >= 1, "{network}");
         }
     }
 }

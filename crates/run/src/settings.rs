@@ -39,7 +39,8 @@ impl Setting {
         let choices: Vec<String> =
             (self.choices)().iter().map(|(name, about)| format!("{name} ({about})")).collect();
         match choices.split_last() {
-            Some((last, rest)) => format!("{} {} or {last}.", about, rest.join(", ")),
+            Some((last, rest)) if !rest.is_empty() => format!("{about} {} or {last}.", rest.join(", ")),
+            Some((only, _)) => format!("{about} {only}."),
             None => about.to_owned(),
         }
     }
@@ -187,9 +188,9 @@ settings! {
     "Exploration" {
         /// Agent steps of uniformly random play at the start (code).
         random_steps: AgentSteps = AgentSteps(50_000);
-        /// Share of random actions mixed into the policy at the start; dqn starts at 1 unless you set it.
+        /// Share of random actions mixed into the policy at the start; ε-greedy algorithms start at 1 unless you set it.
         epsilon: f64 = 0.0;
-        /// Share of random actions after the decay; dqn ends at 0.01 unless you set it.
+        /// Share of random actions after the decay; ε-greedy algorithms end at 0.01 unless you set it.
         epsilon_final: f64 = 0.0;
         /// Agent steps over which epsilon goes from its first to its final value.
         epsilon_decay_steps: AgentSteps = AgentSteps(250_000);
@@ -197,7 +198,7 @@ settings! {
     "Replay" {
         /// Priority of a transition in the replay:
         strategy: Strategy = Strategy::VER;
-        /// What ρ is for ver: max (the paper's text), old, or old-unit-temperature (the authors' code).
+        /// What ρ is for ver: max (the paper's text), old, or old-unit-temperature (the authors' code). ver-lower always takes the smaller of π_old and π_new.
         rho: Rho = Rho::Max;
         /// Transitions kept.
         capacity: Items = Items(1_000_000);

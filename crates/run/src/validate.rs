@@ -164,7 +164,8 @@ impl Settings {
                  or --algorithm {others}"
             )
         })?;
-        (algorithm.check)(self)
+        // Also those of other algorithms: a setting that is not a number can't be sent to an actor, used or not.
+        algorithms::Entry::list().iter().try_for_each(|algorithm| (algorithm.check)(self))
     }
 
     /// Refuses a setting that the environment would ignore, and a mode that it cannot run in.
@@ -188,8 +189,11 @@ impl Settings {
             Input::of(&environment.observation, self.frame_stack).map_err(|error| error.to_string())?;
         self.network.check(input).map_err(|mismatch| {
             let accepting = networks::Entry::list().iter().filter(|network| network.check(input).is_ok());
-            let others = either(accepting.map(|network| network.name));
-            format!("{mismatch} in {}: use --network {others}", environment.name)
+            let remedy = match either(accepting.map(|network| network.name)) {
+                others if others.is_empty() => "no network accepts that".to_owned(),
+                others => format!("use --network {others}"),
+            };
+            format!("{mismatch} in {}: {remedy}", environment.name)
         })
     }
 }

@@ -57,7 +57,7 @@ impl fmt::Display for Rho {
 ///
 /// π_new is the softmax after Q(s,a) alone is replaced by its target Q(s,a) + td (with function
 /// approximation the target stands in for Q_new: the paper's section 5). In log-odds that is
-/// logit π_new = logit π_old + td/β. Only [`Rho::Max`] looks at `td`.
+/// logit π_new = logit π_old + td/β. Only [`Rho::Max`] reads `td`.
 pub fn rho(mode: Rho, q: &[f64], action: usize, td: f64, temperature: f64) -> f64 {
     match mode {
         Rho::Max => {

@@ -29,8 +29,9 @@ pub struct Definition {
     pub about: &'static str,
     /// The adjective in titles, as in "prioritized replay".
     pub title: &'static str,
-    /// How items are drawn.
-    pub sampling: Sampling,
+    /// Whether items are drawn in proportion to (priority + constant)^exponent and importance weights correct for it; otherwise
+    /// every item is drawn alike.
+    pub uses_priorities: bool,
     /// Whether the formula contains the probability of an action under a soft policy. Agents without one refuse the strategy.
     pub needs_soft_policy: bool,
     /// Whether a shard must report, with each sampled item, how much of the episode's TD error is resolved behind it.
@@ -39,16 +40,7 @@ pub struct Definition {
     pub formula: fn(&Experience<'_>) -> f64,
 }
 
-/// How a shard draws items.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sampling {
-    /// Every item with the same probability. Needs no importance weights.
-    Uniform,
-    /// In proportion to (priority + constant)^exponent.
-    Proportional,
-}
-
-/// What a strategy may look at.
+/// The inputs of a formula.
 #[derive(Clone, Copy, Debug)]
 pub struct Experience<'a> {
     /// Q(s,·) of the network that acted or learns.
@@ -134,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_nan_td_does_not_pass_as_a_priority() {
-        for strategy in LIST.iter().filter(|strategy| strategy.sampling == Sampling::Proportional) {
+        for strategy in LIST.iter().filter(|strategy| strategy.uses_priorities) {
             assert!(
                 Priority::try_new(strategy.priority(&experience(&[0.0, 1.0], f64::NAN))).is_err(),
                 "{strategy}"

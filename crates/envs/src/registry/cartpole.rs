@@ -48,6 +48,7 @@ pub(super) fn entry() -> Entry {
             ("noop_max", "0"),
             ("time_limit_frames", "200"),
             ("sticky_actions", "0"),
+            ("action_set", "minimal"),
         ],
         make,
     }

@@ -37,7 +37,7 @@ const PRESENT: u8 = 255;
 const MINIMAL: &[(&str, i8)] = &[("noop", 0), ("left", -1), ("right", 1)];
 const FULL: &[(&str, i8)] = &[("noop", 0), ("left", -1), ("up", 0), ("right", 1), ("down", 0), ("fire", 0)];
 
-/// Videos are slow enough to follow: people do not play at a natural speed of this game.
+/// Slow enough for a person to follow; the game itself has no speed.
 const FRAMES_PER_SECOND: f64 = 10.0;
 
 /// MinAtar Breakout in the registry.
@@ -200,6 +200,8 @@ impl State {
         on_board((LAST, self.paddle))
             && on_board(self.ball)
             && on_board(self.trail)
+            // A ball in the last row has been missed.
+            && (self.ended || self.ball.0 < LAST)
             && turns(self.direction.0)
             && turns(self.direction.1)
             && self.bricks <= ALL_BRICKS
@@ -255,7 +257,7 @@ impl Environment for Breakout {
     fn restore(&mut self, state: &[u8]) -> Result<(), EnvError> {
         let state: State = saved::open(NAME, state)?;
         if !state.is_possible(self.moves.len()) {
-            return Err(EnvError::DamagedState("no game comes to it"));
+            return Err(EnvError::DamagedState("the rules can't lead to it"));
         }
         self.state = state;
         self.observe();
@@ -367,6 +369,7 @@ mod tests {
         let impossible = [
             State { paddle: -1, ..state() },
             State { ball: (10, 0), ..state() },
+            State { ball: (9, 0), ..state() },
             State { trail: (0, -1), ..state() },
             State { direction: (0, 1), ..state() },
             State { bricks: u32::MAX, ..state() },

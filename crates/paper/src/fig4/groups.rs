@@ -1,6 +1,6 @@
 //! Runs that differ in nothing but their seed, taken together: their transitions, their scores, their rows.
 
-use run::algorithms::{self, Algorithm};
+use run::algorithms::Algorithm;
 use run::choices::EvaluationPolicy;
 use run::units::grouped;
 
@@ -145,7 +145,7 @@ impl Group {
     pub fn real_table(&self) -> Vec<Vec<String>> {
         let percent = |share: f64| format!("{:.2}%", 100.0 * share);
         let row = |line: Line| {
-            let has_lower = self.algorithm == algorithms::SOFT_DQN && line.metric != "piv";
+            let has_lower = self.algorithm.has_soft_policy && line.metric != "piv";
             vec![
                 self.algorithm.to_string(),
                 self.learning_rate.to_string(),
@@ -174,7 +174,7 @@ impl Group {
             grouped(tally.violations),
             format!("{:.1e}", tally.largest_excess),
             grouped(tally.on_bound),
-            if self.algorithm == algorithms::SOFT_DQN {
+            if self.algorithm.has_soft_policy {
                 grouped(tally.policy_improves_less)
             } else {
                 "–".to_owned()
@@ -211,7 +211,7 @@ mod tests {
         let curve = |mean: f64| vec![score(Stochastic, mean / 2.0), score(Greedy, mean)];
         Group {
             part: Part::Appendix,
-            algorithm: algorithms::SOFT_DQN,
+            algorithm: run::algorithms::SOFT_DQN,
             learning_rate: 0.005,
             seeds: means.len(),
             tally: Tally::new(),

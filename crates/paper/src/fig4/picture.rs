@@ -57,7 +57,7 @@ fn upper(groups: &[Group]) -> Page {
     for (algorithm, (bound, colour, scale)) in ALGORITHMS.into_iter().zip(looks) {
         let kept = find(groups, Part::Appendix, algorithm).tally.kept();
         let bound: (&str, scatter::Number) = (bound, |experience| experience.bounds.upper);
-        page.panels.extend(scatter::panels(kept, name(algorithm), bound, colour, scale));
+        page.panels.extend(scatter::panels(kept, algorithm.title, bound, colour, scale));
     }
     page
 }
@@ -79,7 +79,7 @@ fn curves(groups: &[Group]) -> Page {
         for algorithm in ALGORITHMS {
             let group = find(groups, part, algorithm);
             let axes = (Axis::linear("steps (thousands)"), Axis::linear("score").range(0.0..210.0));
-            let mut panel = Panel::new(format!("{}, {settings}", name(algorithm)), axes.0, axes.1);
+            let mut panel = Panel::new(format!("{}, {settings}", algorithm.title), axes.0, axes.1);
             let policies = [EvaluationPolicy::Stochastic, EvaluationPolicy::Greedy];
             for (policy, colour) in policies.into_iter().zip([Colour::Orange, Colour::Blue]) {
                 let points = group.curve(policy);
@@ -104,12 +104,12 @@ fn real(groups: &[Group]) -> Page {
     let share = |line: &Line| 100.0 * line.above;
     for algorithm in ALGORITHMS {
         let axes = (Axis::log("learning rate"), Axis::linear("above the bound (%)"));
-        let panel = Panel::new(name(algorithm), axes.0, axes.1);
+        let panel = Panel::new(algorithm.title, axes.0, axes.1);
         page.panels.push(against_rate(panel, groups, algorithm, &share));
     }
     for algorithm in ALGORITHMS {
         let axes = (Axis::log("learning rate"), Axis::log("95th percentile of |metric|/bound"));
-        let panel = Panel::new(name(algorithm), axes.0, axes.1);
+        let panel = Panel::new(algorithm.title, axes.0, axes.1);
         page.panels.push(against_rate(panel, groups, algorithm, &|line| line.p95));
     }
     page
@@ -136,8 +136,4 @@ fn against_rate(
         }
     }
     panel
-}
-
-fn name(algorithm: Algorithm) -> &'static str {
-    if algorithm == algorithms::DQN { "DQN" } else { "soft DQN" }
 }

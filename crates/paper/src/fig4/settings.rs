@@ -7,6 +7,7 @@ use anyhow::Result;
 use run::algorithms::{self, Algorithm};
 use run::settings::SETTINGS;
 use run::{Layers, Resolved};
+use value::Strategy;
 
 /// What the appendix says of CartPole, as (setting, value); β is 0.5 and γ the paper's usual 0.99.
 pub const TEXT: [(&str, &str); 6] = [
@@ -55,7 +56,7 @@ pub fn appendix(algorithm: Algorithm, seed: u64, steps: u64, changes: &[(&str, &
 /// Our own: the preset `cartpole`, cut to `steps` steps if those are fewer than its own. It replays by VER, which is
 /// not defined for DQN: that replays by |TD|.
 pub fn ours(algorithm: Algorithm, seed: u64, steps: u64) -> Result<Resolved> {
-    let strategy: &[_] = if algorithm == algorithms::DQN { &[("strategy", "per")] } else { &[] };
+    let strategy: &[_] = if algorithm.accepts(Strategy::VER) { &[] } else { &[("strategy", "per")] };
     resolve(algorithm, seed, steps.min(steps_of_preset()?), strategy)
 }
 

@@ -8,8 +8,17 @@ use value::strategy::Definition;
 
 use super::results::{Scored, curve};
 
-/// Colours in the order of the list of strategies, from the start again after the last.
-const COLOURS: [Colour; 4] = [Colour::Grey, Colour::Orange, Colour::Blue, Colour::Green];
+/// Colours in the order of the list of strategies.
+const COLOURS: [Colour; 8] = [
+    Colour::Grey,
+    Colour::Orange,
+    Colour::Blue,
+    Colour::Green,
+    Colour::Pink,
+    Colour::Amber,
+    Colour::Sky,
+    Colour::Black,
+];
 
 /// Learning curves of runs with these settings.
 pub fn curves(scored: &[Scored], games: &[String], settings: &Settings, seeds: u64) -> Page {
@@ -39,4 +48,14 @@ pub fn curves(scored: &[Scored], games: &[String], settings: &Settings, seeds: u
         page.panels.push(panel);
     }
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_strategy_has_a_colour_of_its_own() {
+        assert!(Definition::list().len() <= COLOURS.len(), "add a colour");
+    }
 }

@@ -143,7 +143,12 @@ impl Shared {
 
     /// The first difference, as (setting, there, here).
     fn difference(&self, other: &Self) -> Option<(String, String, String)> {
-        let of = |shared: &Self, key: &str| shared.settings.get(key).cloned().unwrap_or("nothing".to_owned());
+        // A sweep of an older version lacks newer settings; its runs had what their preset says.
+        let preset = presets::find(&self.preset).map(presets::Preset::settings);
+        let default = |key: &str| preset.as_ref().ok().and_then(|settings| settings.get(key));
+        let of = |shared: &Self, key: &str| {
+            shared.settings.get(key).cloned().or_else(|| default(key)).unwrap_or("nothing".to_owned())
+        };
         let keys = self.settings.keys().chain(other.settings.keys());
         let mut differ = keys.filter(|key| of(self, key) != of(other, key));
         let found = differ.next().map(|key| (key.clone(), of(self, key), of(other, key)));
@@ -282,6 +287,21 @@ pub(super) mod tests {
         let error = claim_of(&sweep(6_000)).unwrap_err().to_string();
         assert!(error.contains("frames = 5000, not 6000"), "{error}");
         drop(claim_of(&Sweep { seeds: 3, parallel: 1, ..sweep(5_000) }).unwrap());
+    }
+
+    #[test]
+    fn a_sweep_from_before_a_setting_existed_can_be_resumed() {
+        let out = tempfile::tempdir().unwrap();
+        let options = options(out.path());
+        let claim_of = |sweep: &Sweep| claim(&options, &runs(&options, sweep).unwrap());
+        drop(claim_of(&sweep(5_000)).unwrap());
+        let path = out.path().join("sweep.json");
+        let mut older: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        older["settings"].as_object_mut().unwrap().remove("munchausen_floor").unwrap();
+        fs::write(&path, older.to_string()).unwrap();
+        drop(claim_of(&sweep(5_000)).unwrap());
+        let changed = Sweep { flags: vec![("munchausen_floor".into(), "-2".into())], ..sweep(5_000) };
+        assert!(claim_of(&changed).is_err());
     }
 
     #[test]

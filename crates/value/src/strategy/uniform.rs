@@ -1,12 +1,12 @@
 //! Uniform replay: no priorities.
 
-use super::{Definition, Sampling};
+use super::Definition;
 
 pub(super) static DEFINITION: Definition = Definition {
     name: "uniform",
     about: "every item alike",
     title: "uniform",
-    sampling: Sampling::Uniform,
+    uses_priorities: false,
     needs_soft_policy: false,
     needs_reliability: false,
     formula: |_| 1.0,

@@ -1,13 +1,13 @@
 //! Valuable experience replay (Li, Lu, Miao, 2021): ρ·|TD|, the upper bound of theorem 2.
 
-use super::{Definition, Experience, Sampling};
+use super::{Definition, Experience};
 use crate::rho::rho;
 
 pub(super) static DEFINITION: Definition = Definition {
     name: "ver",
     about: "ρ·|TD|",
     title: "valuable",
-    sampling: Sampling::Proportional,
+    uses_priorities: true,
     needs_soft_policy: true,
     needs_reliability: false,
     formula: priority,

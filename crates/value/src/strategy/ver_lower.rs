@@ -1,13 +1,13 @@
 //! ρ^min·|TD|, the lower bound of theorem 3: what an experience is worth at least, where `ver` takes what it is worth at most.
 
-use super::{Definition, Experience, Sampling};
+use super::{Definition, Experience};
 use crate::metrics::bounds_soft;
 
 pub(super) static DEFINITION: Definition = Definition {
     name: "ver-lower",
     about: "ρ^min·|TD|, the lower bound of its value",
     title: "lower-bound",
-    sampling: Sampling::Proportional,
+    uses_priorities: true,
     needs_soft_policy: true,
     needs_reliability: false,
     formula: priority,
