@@ -97,7 +97,7 @@ class Row:
         return [self.name, *map(str, counts), left.weights_hash(), right.weights_hash(), result, seconds]
 
 
-def log(text: str) -> None:
+def report(text: str) -> None:
     print(f"[{time.monotonic() - STARTED:6.1f} s] {text}", flush=True)
 
 
@@ -120,12 +120,12 @@ def build(commit: str, dialect: Dialect) -> Path:
     deps = {"LIBTORCH": ROOT / ".deps/libtorch/torch", "QUIVER_ALE_SOURCE": ROOT / ".deps/ale"}
     env = {**os.environ, "CARGO_TARGET_DIR": str(TARGET), **{name: str(path) for name, path in deps.items()}}
     packages = [word for package in PACKAGES for word in ("-p", dialect.word(package))]
-    log(f"building BASE {commit[:10]} (4 to 8 minutes the first time), log in {LOG.relative_to(ROOT)}")
+    report(f"building BASE {commit[:10]} (4 to 8 minutes the first time), log in {LOG.relative_to(ROOT)}")
     with LOG.open("wb") as log:
         command = ["cargo", "build", "--release", "--locked", *packages]
         cargo = subprocess.Popen(command, cwd=WORKTREE, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         while (code := wait(cargo, 30)) is None:
-            log(f"building BASE: {tail(LOG, 1)}")
+            report(f"building BASE: {tail(LOG, 1)}")
     if code:
         raise SystemExit(f"error: BASE does not build:\n{tail(LOG, 20)}")
     return TARGET / "release"
@@ -227,12 +227,12 @@ def run_case(case: Case, base: Build, today: Build) -> list[Row]:
 def run_cases(cases: list[Case], base: Build, today: Build, keep: bool) -> list[Row]:
     rows: list[Row] = []
     for number, case in enumerate(cases, 1):
-        log(f"{number}/{len(cases)} {case.name}: training BASE's and today's build")
+        report(f"{number}/{len(cases)} {case.name}: training BASE's and today's build")
         finished = run_case(case, base, today)
         for row in finished:
-            log(f"    {row.name}: {'FAILED: ' + row.problem if row.problem else 'same'}")
+            report(f"    {row.name}: {'FAILED: ' + row.problem if row.problem else 'same'}")
         if any(row.problem for row in finished):
-            log(f"    its runs are in {(RUNS / case.name).relative_to(ROOT)}")
+            report(f"    its runs are in {(RUNS / case.name).relative_to(ROOT)}")
         elif not keep:
             shutil.rmtree(RUNS / case.name)
         rows += finished

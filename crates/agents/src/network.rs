@@ -120,7 +120,8 @@ mod tests {
     use super::*;
     use rand::{Rng, SeedableRng};
     use rand_chacha::ChaCha8Rng;
-    use run::networks::{MLP, NATURE, Network, SMALL};
+    use run::networks::{self, MLP, NATURE, Network, SMALL};
+    use value::Listed;
 
     const PIXELS: Input = Input::Image { channels: 4, height: 84, width: 84 };
 
@@ -154,6 +155,20 @@ mod tests {
                     assert!((a - b).abs() < 1e-5, "{trunk:?}: {a} and {b}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn every_network_of_the_list_processes_the_smallest_input_it_accepts() {
+        for &listed in networks::Entry::list() {
+            let input = match listed.accepts {
+                networks::Accepts::Images { side_min, .. } => {
+                    Input::Image { channels: 3, height: side_min, width: side_min + 1 }
+                }
+                networks::Accepts::Vectors => Input::Vector(7),
+            };
+            let q = q_values(&network(input, listed, true), &vec![0; 2 * input.bytes()], 2);
+            assert!(q.len() == 10 && q.iter().all(|value| value.is_finite()), "{listed}");
         }
     }
 

@@ -1,4 +1,5 @@
-//! How Atari is played. There are no defaults here: whoever sets up an experiment knows better.
+//! How an environment is played. There are no defaults here: an experiment chooses. An entry declares what it ignores
+//! ([`Entry::fixed_settings`](crate::Entry::fixed_settings)).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -39,7 +40,7 @@ impl FromStr for ActionSet {
     }
 }
 
-/// The settings of an Atari game.
+/// The settings of an environment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// Frames for which an action is held; at least 1. The observation is the brighter of the last two, pixel by pixel.

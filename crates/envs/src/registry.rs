@@ -183,9 +183,30 @@ mod tests {
             assert_eq!(environment.spec().observation, entry.observation);
             assert_eq!(environment.observation().len(), entry.observation.bytes());
             assert_eq!(environment.save().is_some(), entry.saves_state);
+            if let Some(saved) = environment.save() {
+                assert_continues_alike(environment.as_mut(), entry.name, &options, &saved);
+            }
             let image = environment.render();
             assert_eq!(image.rgb.len(), 3 * image.width * image.height);
         }
+    }
+
+    /// A restored environment of another seed plays the same 300 steps.
+    fn assert_continues_alike(original: &mut dyn Environment, name: &str, options: &Options, saved: &[u8]) {
+        let mut restored = make(name, options, 99).unwrap();
+        restored.restore(saved).unwrap();
+        let actions = original.spec().actions.len();
+        for step in 0..300 {
+            assert_eq!(original.observation(), restored.observation(), "{name}, step {step}");
+            let outcome = original.step(step * 7 % actions);
+            assert_eq!(outcome, restored.step(step * 7 % actions), "{name}, step {step}");
+            if outcome.done() {
+                original.reset();
+                restored.reset();
+            }
+        }
+        assert_eq!(original.save(), restored.save(), "{name}");
+        assert!(restored.restore(&saved[..saved.len() - 1]).is_err(), "{name}: a cut state");
     }
 
     #[test]

@@ -230,7 +230,11 @@ mod tests {
     fn every_network_leaves_something_of_the_smallest_image_it_accepts() {
         for network in LIST {
             assert!(network.hidden_layers >= 1, "{network}");
-            let Accepts::Images { side_min, .. } = network.accepts else { continue };
+            let Accepts::Images { side_min, .. } = network.accepts else {
+                assert!(network.convolutions.is_empty(), "{network}: a vector has no rows and columns");
+                continue;
+            };
+            assert!(!network.convolutions.is_empty(), "{network}: bytes are scaled by the first convolution");
             let left = network.convolutions.iter().fold(side_min, |side, layer| {
                 assert!(side >= layer.kernel, "{network}");
                 (side - layer.kernel) / layer.stride + 1
