@@ -1,57 +1,79 @@
-//! The saved state of an environment. CartPole's: an emulator's is C++, which only ever sees what it wrote itself.
+//! The saved state of an environment without a ROM: an emulator's is C++, which only ever reads what it wrote itself.
 //!
-//! Input: whether the rest is sealed (1 byte), then the whole of what was saved, or what lies in the envelope.
+//! Input: 1 byte (bit 0: the rest is the body of an envelope that is still to be sealed; other bits: which environment), then
+//! the saved state or that body.
 
 use envs::Environment;
 use run::Settings;
 
-const GAME: &str = envs::CARTPOLE;
+/// Steps that are played after a restore: more than an episode of CartPole has.
+const STEPS: usize = 250;
+
+/// Environments that save their state and need no ROM.
+fn games() -> Vec<&'static str> {
+    let entries = envs::entries().iter().filter(|entry| entry.saves_state && !entry.needs_rom);
+    entries.map(|entry| entry.name).collect()
+}
 
 pub fn run(data: &[u8]) {
     let Some((&kind, rest)) = data.split_first() else { return };
-    let saved = if kind & 1 == 1 { sealed(rest) } else { rest.to_vec() };
-    let mut environment = made();
+    let games = games();
+    let game = games[usize::from(kind >> 1) % games.len()];
+    let saved = if kind & 1 == 1 { sealed(game, rest) } else { rest.to_vec() };
+    let mut environment = made(game);
     let before = environment.save();
     if environment.restore(&saved).is_err() {
         assert_eq!(environment.save(), before, "after an error nothing has changed");
         return;
     }
-    let now = environment.save().expect("CartPole saves its state");
-    let mut other = made();
+    let now = environment.save().expect("it saves its state");
+    let mut other = made(game);
     other.restore(&now).expect("what was saved can be restored");
     assert_eq!(other.save().as_ref(), Some(&now));
     assert_eq!(other.observation(), environment.observation());
-    if !has_ended(&now) {
-        play(environment.as_mut());
-    }
+    // The saved episode may be over, and stepping after the end is a mistake of the caller.
     environment.reset();
     play(environment.as_mut());
+    other.restore(&now).expect("what was saved can be restored");
+    if !has_ended(game, &now) {
+        play(other.as_mut());
+    }
 }
 
-/// An episode ends, whatever it began with.
+/// Steps stay within the rules, whatever the episode began with.
 fn play(environment: &mut dyn Environment) {
-    let ends = (0..200).any(|step| {
-        let outcome = environment.step(step % 2);
+    let actions = environment.spec().actions.len();
+    for step in 0..STEPS {
+        let outcome = environment.step(step % actions);
         assert!(outcome.reward.is_finite() && !(outcome.terminated && outcome.truncated));
-        outcome.done()
-    });
-    assert!(ends, "no episode has more than 200 steps");
+        if outcome.done() {
+            environment.reset();
+        }
+    }
 }
 
-fn made() -> Box<dyn Environment> {
-    envs::make(GAME, &Settings::paper().environment(), 1).expect("cartpole needs nothing")
+fn made(game: &str) -> Box<dyn Environment> {
+    envs::make(game, &Settings::paper().environment(), 1).expect("it needs nothing")
 }
 
-/// Whether the saved episode is over: behind format and name are four numbers, the steps, and this.
-fn has_ended(saved: &[u8]) -> bool {
-    type Beginning = ((u32, String), [f64; 4], u32, bool);
-    let read = postcard::take_from_bytes::<Beginning>(&saved[8..]);
-    read.is_ok_and(|(beginning, _)| beginning.3)
+/// Whether the saved episode is over: behind format and name come the fields of its state, in order.
+fn has_ended(game: &str, saved: &[u8]) -> bool {
+    type Header = (u32, String);
+    type CartPole = (Header, [f64; 4], u32, bool);
+    type Cell = (i8, i8);
+    type Breakout = (Header, i8, [Cell; 3], u32, bool, u64, u32, bool);
+    let body = &saved[8..];
+    match game {
+        envs::CARTPOLE => postcard::take_from_bytes::<CartPole>(body).is_ok_and(|(state, _)| state.3),
+        "minatar_breakout" => postcard::take_from_bytes::<Breakout>(body).is_ok_and(|(state, _)| state.7),
+        // Of other environments only the restore is attacked.
+        _ => true,
+    }
 }
 
 /// FNV-1a over 64 bits, then the body: format, name, and what the input says.
-fn sealed(state: &[u8]) -> Vec<u8> {
-    let body = [&postcard::to_stdvec(&(1u32, GAME)).expect("a header can be written")[..], state].concat();
+fn sealed(game: &str, state: &[u8]) -> Vec<u8> {
+    let body = [&postcard::to_stdvec(&(1u32, game)).expect("a header can be written")[..], state].concat();
     let checksum = body.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     });
@@ -59,16 +81,19 @@ fn sealed(state: &[u8]) -> Vec<u8> {
 }
 
 pub fn seeds() -> Vec<Vec<u8>> {
-    let mut environment = made();
-    let header = postcard::to_stdvec(&(1u32, GAME)).expect("a header can be written").len();
     let mut seeds = Vec::new();
-    for _ in 0..3 {
-        for action in [1, 0, 1] {
-            environment.step(action);
+    for (index, game) in games().into_iter().enumerate() {
+        let kind = (index as u8) << 1;
+        let mut environment = made(game);
+        let header = postcard::to_stdvec(&(1u32, game)).expect("a header can be written").len();
+        for _ in 0..3 {
+            for action in [1, 0, 1] {
+                environment.step(action);
+            }
+            let saved = environment.save().expect("it saves its state");
+            seeds.push([&[kind][..], &saved].concat());
+            seeds.push([&[kind | 1][..], &saved[8 + header..]].concat());
         }
-        let saved = environment.save().expect("CartPole saves its state");
-        seeds.push([&[0][..], &saved].concat());
-        seeds.push([&[1][..], &saved[8 + header..]].concat());
     }
     seeds
 }
