@@ -302,9 +302,10 @@ impl Task {
         }
         self.taken_up();
         self.under_way.pop_front();
-        self.room.add_permits(1);
+        // Counted before the permit wakes `flush`, whose caller may read the counters at once.
         self.sent.chunks.fetch_add(1, Ordering::Relaxed);
         self.sent.duplicates.fetch_add(u64::from(stored.duplicate), Ordering::Relaxed);
+        self.room.add_permits(1);
         if matches!(*self.report.borrow(), State::Waiting(_)) {
             self.report.send_replace(State::Open);
         }
