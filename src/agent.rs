@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::{Args, value_parser};
 use run::checkpoint::Checkpoint;
-use run::choices::{Device, EvaluationPolicy};
 use run::directory::{DirectoryError, checkpoints};
 use run::order::{Agent, Order};
-use run::resolve::Resolved;
+use settings::choices::{Device, EvaluationPolicy};
+use settings::resolve::Resolved;
 
 use crate::{runs, torch, train};
 

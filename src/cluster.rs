@@ -24,10 +24,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use run::Resolved;
 use run::adjusted::{self, Changes};
 use run::event::{Event, Outcome};
 use run::progress::Progress;
+use settings::Resolved;
 
 use crate::output::one_line;
 use crate::torch;

@@ -1,7 +1,7 @@
 //! `quiver config`: which settings would be in force, and which presets there are.
 
 use clap::{Args, Subcommand};
-use run::presets::{self, PRESETS};
+use settings::presets::{self, PRESETS};
 
 use crate::output::say;
 use crate::sources::Sources;

@@ -2,7 +2,7 @@
 //! is learned, but that another end moves the learning-rate schedule where `learning_rate_decay` is below 1.
 
 use anyhow::bail;
-use run::resolve::{Layers, Resolved, flag, variable};
+use settings::resolve::{Layers, Resolved, flag, variable};
 
 /// Settings that a resumed run may be given anew.
 const FREE: [&str; 13] = [
@@ -63,7 +63,7 @@ fn change(run: &mut Resolved, source: &str, key: &str, text: &str) -> anyhow::Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use run::settings::SETTINGS;
+    use settings::SETTINGS;
 
     fn run() -> Resolved {
         Layers::default().resolve(Some("pong")).unwrap()

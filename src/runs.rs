@@ -6,8 +6,8 @@ use std::process;
 
 use anyhow::bail;
 use run::directory::{DirectoryError, read_settings};
-use run::nearest::hint;
-use run::resolve::Resolved;
+use settings::nearest::hint;
+use settings::resolve::Resolved;
 
 /// Where runs go unless told otherwise.
 pub const RUNS: &str = "runs";

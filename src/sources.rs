@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
-use run::nearest::hint;
-use run::resolve::{Layers, flag, variable};
-use run::settings::{SETTINGS, Settings};
-use run::units::grouped;
+use settings::nearest::hint;
+use settings::resolve::{Layers, flag, variable};
+use settings::units::grouped;
+use settings::{SETTINGS, Settings};
 
 /// Flags worth seeing in the short help; `--help` shows all.
 const COMMON: [&str; 13] = [

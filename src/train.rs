@@ -10,8 +10,8 @@ use run::adjusted::{self, Changes};
 use run::checkpoint::numbers;
 use run::directory::{checkpoints, fresh_name};
 use run::order::Order;
-use run::resolve::Resolved;
-use run::settings::Settings;
+use settings::Settings;
+use settings::resolve::Resolved;
 
 use crate::sources::Sources;
 use crate::{cluster, resume, runs, torch};
@@ -140,7 +140,7 @@ pub fn check_game(resolved: &Resolved) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use run::resolve::Layers;
+    use settings::resolve::Layers;
 
     #[test]
     fn a_run_is_named_by_what_sets_it_apart() {

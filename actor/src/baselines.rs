@@ -2,9 +2,9 @@
 
 use agents::{Architecture, QNetwork};
 use envs::EnvError;
-use run::Resolved;
 use run::record::Evaluation;
-use run::seed::{self, Purpose};
+use settings::Resolved;
+use settings::seed::{self, Purpose};
 
 use crate::evaluation::{Games, Who, play as play_games};
 
@@ -19,7 +19,7 @@ pub enum BaselineError {
     Environment(#[from] EnvError),
     /// The network can't be made.
     #[error(transparent)]
-    Network(#[from] run::networks::Mismatch),
+    Network(#[from] settings::networks::Mismatch),
 }
 
 /// A player's name and its scores.

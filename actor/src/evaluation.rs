@@ -8,7 +8,7 @@ use envs::stack::FrameStack;
 use envs::{EnvError, Environment};
 use rand_chacha::ChaCha8Rng;
 
-use run::seed::{self, Purpose};
+use settings::seed::{self, Purpose};
 
 /// Games played side by side, so that the network values several states at a time.
 const SIDE_BY_SIDE: usize = 8;

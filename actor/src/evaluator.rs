@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use anyhow::{Context, Result};
 use proto::{Order, Player, Report, Weights};
 use run::record::AGENT;
-use run::seed::{self, Purpose};
+use settings::seed::{self, Purpose};
 use tokio::runtime::Runtime;
 use tokio::time::Duration;
 use tracing::info;

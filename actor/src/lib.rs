@@ -21,4 +21,4 @@ pub mod start;
 pub use lane::EpisodeEnd;
 pub use player::{Played, Player};
 pub use rules::Rules;
-pub use run::seed;
+pub use settings::seed;

@@ -2,11 +2,11 @@
 
 use agents::QNetwork;
 use replay::{Chunk, LaneKey, WeightsVersion};
-use run::Resolved;
+use settings::Resolved;
 
 use crate::lane::{EpisodeEnd, Lane, LaneError};
 use crate::rules::Rules;
-use run::seed::{self, Purpose};
+use settings::seed::{self, Purpose};
 
 /// Many lanes, one policy.
 pub struct Player {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use agents::{Agent, Behaviour, Returns};
-use run::choices::{EvaluationPolicy, InitialPriority};
-use run::settings::Settings;
+use settings::Settings;
+use settings::choices::{EvaluationPolicy, InitialPriority};
 
 /// Settings of a run as a player sees them.
 #[derive(Clone, Debug)]

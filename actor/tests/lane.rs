@@ -11,8 +11,8 @@ use replay::{
     Chunk, InitialPriority, LaneKey, NewItem, Remover, Sampler, Step, Store, StoreOptions, TableOptions,
     WeightsVersion,
 };
-use run::Settings;
-use run::choices::RewardClip;
+use settings::Settings;
+use settings::choices::RewardClip;
 
 /// Frame n shows the number n; the script says what each step leads to.
 struct Scripted {

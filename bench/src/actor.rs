@@ -13,8 +13,8 @@ use envs::Environment;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use replay::WeightsVersion;
-use run::networks::{self, Network};
-use run::{Resolved, Settings};
+use settings::networks::{self, Network};
+use settings::{Resolved, Settings};
 use tch::Device;
 
 use crate::measure::{Rates, Side, interleaved};

@@ -5,7 +5,7 @@
 
 use agents::Batch;
 use anyhow::Result;
-use run::Settings;
+use settings::Settings;
 use tch::nn::{
     Adam, ConvConfig, Module, Optimizer, OptimizerConfig, Path, Sequential, VarStore, conv2d, linear, seq,
 };

@@ -10,9 +10,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use run::Resolved;
 use run::record::Training;
-use run::resolve::Layers;
+use settings::Resolved;
+use settings::resolve::Layers;
 
 use crate::process::{Metrics, Process};
 use crate::section::{Row, Section};

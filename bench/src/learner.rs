@@ -5,9 +5,9 @@ use anyhow::Result;
 use learner::Learner;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use run::Settings;
-use run::networks;
-use run::units::Items;
+use settings::Settings;
+use settings::networks;
+use settings::units::Items;
 use tch::{Device, Kind, Tensor};
 
 use crate::bare::BareLearner;

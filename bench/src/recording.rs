@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use run::Settings;
+use settings::Settings;
 
 /// A game's shape and consecutive observations of it.
 pub struct Recording {

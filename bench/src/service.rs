@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use proto::StoreSpec;
-use run::Settings;
-use run::units::Items;
+use settings::Settings;
+use settings::units::Items;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::measure::{ROUNDS, Rates, cpu_seconds};

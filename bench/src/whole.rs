@@ -6,7 +6,7 @@ use learner::{Assembler, Learner, setup};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use replay::Store;
-use run::Settings;
+use settings::Settings;
 
 use crate::measure::cpu_seconds;
 use crate::recording::Recording;

@@ -4,7 +4,7 @@
 //! the saved state or that body.
 
 use envs::Environment;
-use run::Settings;
+use settings::Settings;
 
 /// Steps that are played after a restore: more than an episode of CartPole has.
 const STEPS: usize = 250;

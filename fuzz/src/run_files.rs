@@ -79,7 +79,7 @@ fn written(folder: &Path) -> std::path::PathBuf {
 pub fn seeds() -> Vec<Vec<u8>> {
     let directory = TempDir::new().expect("a directory for a seed");
     let mut record = Record::open(directory.path(), &Cut::default()).expect("a new record");
-    let policy = run::choices::EvaluationPolicy::Greedy;
+    let policy = settings::choices::EvaluationPolicy::Greedy;
     for frames in [4, 8] {
         let (score, scores) = (1.5, vec![1.0, 2.0]);
         let episode = Episode { frames, score, steps: 1, truncated: false };

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use run::{Layers, Resolved};
+use settings::{Layers, Resolved};
 use tempfile::TempDir;
 
 thread_local! {

@@ -10,7 +10,7 @@ use proto::v1::insert_request::Message as Request;
 use proto::v1::watch_weights_reply::News;
 use proto::{Batch, Report, Weights, convert, play, v1};
 use rpc::address::Address;
-use run::Resolved;
+use settings::Resolved;
 
 use crate::small;
 

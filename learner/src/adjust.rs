@@ -5,9 +5,9 @@
 use envs::Spec;
 use proto::StoreSpec;
 use replay::rate::{RateError, RateLimiter};
-use run::Resolved;
 use run::adjusted::Changes;
-use run::settings::Settings;
+use settings::Resolved;
+use settings::Settings;
 
 use crate::setup;
 
@@ -103,7 +103,7 @@ pub fn store(settings: &Settings, spec: &Spec, shards: usize) -> StoreSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use run::resolve::Layers;
+    use settings::resolve::Layers;
 
     fn change(key: &str, text: &str) -> Result<Resolved, String> {
         change_of(Held { shards: 2, ..Held::default() }, key, text)

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use agents::{Agent, Batch, Returns, network};
 use replay::codec::{DecodeError, Decoder};
 use replay::{Taken, stack_at};
-use run::networks::Input;
-use run::settings::Settings;
+use settings::Settings;
+use settings::networks::Input;
 use tch::{Device, Tensor};
 
 /// Unpacks transitions one by one into the memory of a batch, and makes the batch.

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proto::{Order, Player, Weights};
-use run::choices::EvaluationPolicy;
 use run::record::Evaluation;
+use settings::choices::EvaluationPolicy;
 
 /// Orders that are remembered. One is being played, one waits; what is older was passed over.
 const ORDERS_MAX: usize = 4;

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use proto::{Report, Weights};
 use rpc::place::Place;
-use run::Resolved;
 use run::adjusted::{self, Changes};
+use settings::Resolved;
 use tokio::sync::{mpsc, watch};
 
 use crate::adjust::{self, Held};
@@ -279,7 +279,7 @@ mod tests {
     fn hub_in(directory: PathBuf, incarnation: u32) -> Arc<Hub> {
         let charter =
             Charter { run: "run".into(), incarnation, config: String::new(), architecture: String::new() };
-        let resolved = run::resolve::Layers::default().resolve(Some("cartpole")).unwrap();
+        let resolved = settings::resolve::Layers::default().resolve(Some("cartpole")).unwrap();
         let shard = Place::unheard("shard:1".parse().unwrap());
         Hub::new(charter, resolved, directory, vec![shard]).0
     }

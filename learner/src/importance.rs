@@ -1,6 +1,6 @@
 //! Importance weights: what corrects for sampling some transitions more often than others.
 
-use run::settings::Settings;
+use settings::Settings;
 
 /// How strong the correction is as training goes on.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -118,8 +118,8 @@ impl Scores {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use run::choices::EvaluationPolicy;
     use run::record::{AGENT, Episode, Evaluation, Record};
+    use settings::choices::EvaluationPolicy;
 
     #[test]
     fn the_past_is_in_the_record_and_evaluations_are_read_once() {

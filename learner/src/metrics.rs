@@ -7,7 +7,7 @@ use prometheus::{
     Counter, CounterVec, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
     Opts, Registry,
 };
-use run::settings::Settings;
+use settings::Settings;
 
 use crate::scores::Scores;
 
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn the_aims_are_those_of_the_settings() {
         let metrics = Metrics::register(&Registry::new());
-        let mut settings = run::resolve::Layers::default().resolve(Some("cartpole")).unwrap().settings;
+        let mut settings = settings::resolve::Layers::default().resolve(Some("cartpole")).unwrap().settings;
         for (key, text) in [("samples_per_insert", "4"), ("without_shards", "1"), ("frames", "5000")] {
             settings.set(key, text).unwrap().unwrap();
         }

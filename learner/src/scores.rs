@@ -54,7 +54,7 @@ impl Scores {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use run::choices::EvaluationPolicy;
+    use settings::choices::EvaluationPolicy;
 
     fn evaluation(player: &str, mean: f64) -> Evaluation {
         Evaluation {

@@ -2,8 +2,8 @@
 
 use envs::Spec;
 use replay::{Remover, Sampler, StoreOptions, TableOptions};
-use run::choices::Device;
-use run::settings::Settings;
+use settings::Settings;
+use settings::choices::Device;
 
 /// The whole replay.
 pub fn store(settings: &Settings, spec: &Spec) -> StoreOptions {

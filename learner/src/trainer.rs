@@ -6,8 +6,8 @@ use agents::parameters::WeightsError;
 use agents::{Adam, Agent, Architecture, Batch, Networks, Pass, QNetwork};
 use envs::Spec;
 use rand::Rng;
-use run::networks::Mismatch;
-use run::settings::Settings;
+use settings::Settings;
+use settings::networks::Mismatch;
 use tch::{Device, Kind};
 use value::priority::Priority;
 

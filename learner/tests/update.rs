@@ -6,14 +6,14 @@ use learner::{Assembler, Learner, setup};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use replay::{Chunk, InitialPriority, LaneKey, NewItem, Step, Store, Taken, WeightsVersion};
-use run::Settings;
-use run::choices::RewardClip;
+use settings::Settings;
+use settings::choices::RewardClip;
 use tch::{Device, Kind, Tensor};
 use value::priority::Priority;
 
 fn settings() -> Settings {
     let mut settings = Settings::paper();
-    settings.network = run::networks::MLP;
+    settings.network = settings::networks::MLP;
     settings.hidden_units = 16;
     settings.frame_stack = 2;
     settings.reward_clip = RewardClip::None;

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use run::settings::Settings;
+use settings::Settings;
 
 use super::fate::Role;
 use super::sockets::Sockets;

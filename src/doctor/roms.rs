@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use run::settings::Settings;
+use settings::Settings;
 use sha2::{Digest, Sha256};
 
 use super::Finding::{self, Broken, Good};

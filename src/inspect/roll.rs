@@ -9,8 +9,9 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use run::{Resolved, adjusted};
+use run::adjusted;
 use serde_json::Value;
+use settings::Resolved;
 
 use crate::runs;
 
@@ -90,7 +91,7 @@ impl Roll {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use run::resolve::Layers;
+    use settings::resolve::Layers;
 
     #[test]
     fn every_shard_has_its_number_and_whoever_is_not_there_a_reason() {

@@ -2,12 +2,12 @@
 
 use anyhow::{Context, bail};
 use clap::Args;
-use run::nearest::hint;
 use run::order::{Strategy, Sweep};
-use run::resolve::Layers;
-use run::settings::SETTINGS;
-use run::text::Text;
-use run::units::Frames;
+use settings::SETTINGS;
+use settings::nearest::hint;
+use settings::resolve::Layers;
+use settings::text::Text;
+use settings::units::Frames;
 
 use super::Common;
 use crate::{sources, train};

@@ -113,7 +113,7 @@ pub fn names(recorded: &[Recorded], several_games: bool) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use run::choices::EvaluationPolicy::Stochastic;
+    use settings::choices::EvaluationPolicy::Stochastic;
 
     fn evaluation(player: &str, frames: u64, scores: &[f64]) -> Evaluation {
         let (mean, standard_error) = Evaluation::mean_and_error(scores);

@@ -42,7 +42,7 @@ fn everyone_is_started_with_what_they_need() {
     );
     assert_eq!(started_with(&place, "learner"), [expected]);
 
-    let resolved = run::Resolved::from_file(&config).unwrap();
+    let resolved = settings::Resolved::from_file(&config).unwrap();
     assert_eq!((resolved.game.as_str(), resolved.settings.lanes), ("cartpole", 3));
     let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(&sockets).unwrap());
     assert_eq!(mode & 0o777, 0o700, "nobody else gets at the sockets");
@@ -127,7 +127,7 @@ fn the_list_of_processes_says_who_runs_where() {
 fn what_the_learner_tells_is_shown() {
     let place = Place::new();
     let note = tell(&Event::Note { text: "going on from checkpoint 7".into() });
-    let (policy, scores) = (run::choices::EvaluationPolicy::Greedy, vec![9.0, 11.0]);
+    let (policy, scores) = (settings::choices::EvaluationPolicy::Greedy, vec![9.0, 11.0]);
     let evaluation = run::record::Evaluation {
         frames: 5_000,
         updates: 0,

@@ -109,7 +109,7 @@ impl Place {
     pub fn run_with(&self, name: &str, game: &str, settings: &[(&str, &str)]) -> PathBuf {
         let path = self.here().join(name);
         let flags = settings.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect();
-        let resolved = run::Layers { flags, ..run::Layers::default() }.resolve(Some(game)).unwrap();
+        let resolved = settings::Layers { flags, ..settings::Layers::default() }.resolve(Some(game)).unwrap();
         run::RunDir::create(&path, &resolved).unwrap();
         path
     }

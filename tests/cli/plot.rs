@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use run::choices::EvaluationPolicy::Stochastic;
 use run::record::{Cut, Episode, Evaluation, Record};
+use settings::choices::EvaluationPolicy::Stochastic;
 
 use crate::place::Place;
 

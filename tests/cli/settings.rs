@@ -59,7 +59,7 @@ fn a_game_is_not_needed_to_look_at_a_preset() {
 fn presets_are_listed_with_their_differences() {
     let place = Place::new();
     let ran = place.quiver(&["config", "presets"]);
-    for preset in run::presets::PRESETS {
+    for preset in settings::presets::PRESETS {
         assert!(ran.said().contains(&format!("{}: {}", preset.name, preset.about)), "{}", ran.out);
     }
     assert!(ran.out.contains("    rho = old-unit-temperature\n"), "{}", ran.out);

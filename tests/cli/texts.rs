@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use run::settings::SETTINGS;
+use settings::SETTINGS;
 
 use crate::place::Place;
 

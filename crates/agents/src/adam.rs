@@ -163,7 +163,7 @@ mod tests {
     use crate::network::QNetwork;
     use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
-    use run::networks::{Input, MLP};
+    use settings::networks::{Input, MLP};
     use tch::nn::{self, OptimizerConfig};
 
     const SIZES: Architecture = Architecture {

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use run::choices::Loss;
-use run::settings::Settings;
+use settings::Settings;
+use settings::choices::Loss;
 use tch::{Device, Kind, Reduction, Tensor};
 use value::Rho;
 use value::strategy::{Experience, Strategy};

@@ -1,9 +1,9 @@
 //! The shape of a network: trunk, head, and the list of parameters that follows.
 
 use envs::Spec;
-use run::networks::{Input, Mismatch, Network};
-use run::settings::Settings;
 use serde::{Deserialize, Serialize};
+use settings::Settings;
+use settings::networks::{Input, Mismatch, Network};
 
 use crate::agent::Agent;
 
@@ -95,7 +95,7 @@ impl Architecture {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use run::networks::{MLP, NATURE, SMALL};
+    use settings::networks::{MLP, NATURE, SMALL};
 
     fn atari(network: Network, hidden: i64) -> Architecture {
         let input = Input::Image { channels: 4, height: 84, width: 84 };

@@ -77,8 +77,8 @@ mod tests {
     use super::*;
     use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
-    use run::algorithms;
-    use run::settings::Settings;
+    use settings::Settings;
+    use settings::algorithms;
     use std::sync::Arc;
     use value::Listed;
 

@@ -1,6 +1,6 @@
 //! Plain DQN (Mnih et al. 2015): max values and an ε-greedy policy. `double` is van Hasselt et al. 2016.
 
-use run::settings::Settings;
+use settings::Settings;
 use tch::{Kind, Tensor};
 
 use crate::agent::{Agent, Batch, Networks, TdLearning};

@@ -25,8 +25,8 @@ mod soft_dqn;
 
 use std::sync::Arc;
 
-use run::algorithms::{self, Algorithm};
-use run::settings::Settings;
+use settings::Settings;
+use settings::algorithms::{self, Algorithm};
 
 pub use adam::Adam;
 pub use agent::{Agent, Batch, Networks, Pass, TdLearning};

@@ -6,7 +6,7 @@
 //! are the run's. Two cases that the paper leaves open: a window of n steps sums rewards alone and has the bonus of its first
 //! action, and `double` takes the next policy from the online network, as soft DQN does.
 
-use run::settings::Settings;
+use settings::Settings;
 use tch::{Kind, Tensor};
 
 use crate::agent::{Agent, Batch, Networks, TdLearning};
@@ -79,7 +79,7 @@ impl Agent for MunchausenDqn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use run::algorithms;
+    use settings::algorithms;
 
     #[test]
     fn the_bonus_is_the_scaled_log_policy_and_is_clipped() {

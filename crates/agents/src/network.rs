@@ -3,7 +3,7 @@
 use rand::Rng;
 use tch::{Device, Kind, Tensor};
 
-use run::networks::{Input, Mismatch};
+use settings::networks::{Input, Mismatch};
 
 use crate::architecture::{Architecture, Head};
 use crate::parameters::{Parameters, WeightsError};
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use rand::{Rng, SeedableRng};
     use rand_chacha::ChaCha8Rng;
-    use run::networks::{self, MLP, NATURE, Network, SMALL};
+    use settings::networks::{self, MLP, NATURE, Network, SMALL};
     use value::Listed;
 
     const PIXELS: Input = Input::Image { channels: 4, height: 84, width: 84 };
@@ -133,7 +133,7 @@ mod tests {
     }
 
     fn q_values(network: &QNetwork, states: &[u8], count: usize) -> Vec<f64> {
-        crate::agent(&run::settings::Settings::paper()).q_rows(network, states, count)
+        crate::agent(&settings::Settings::paper()).q_rows(network, states, count)
     }
 
     fn bytes(count: usize) -> Vec<u8> {

@@ -7,7 +7,7 @@ use rand::{Rng, RngExt};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use tch::{Device, Kind, Tensor};
 
-use run::networks::Mismatch;
+use settings::networks::Mismatch;
 
 use crate::architecture::{Architecture, ParameterSpec};
 

@@ -4,8 +4,8 @@
 //! and add the agent's bonuses alike.
 
 use replay::Taken;
-use run::choices::RewardClip;
-use run::settings::Settings;
+use settings::Settings;
+use settings::choices::RewardClip;
 
 use crate::agent::Agent;
 
@@ -97,7 +97,7 @@ mod tests {
         let soft = fold(&Settings::paper());
         let expected = value::target::n_step_soft(&rewards, &logs, 0.99, 0.05, Some(3.0));
         assert!((soft.sum + soft.discount * 3.0 - expected).abs() < 1e-12);
-        let hard = fold(&settings(|settings| settings.algorithm = run::algorithms::DQN));
+        let hard = fold(&settings(|settings| settings.algorithm = settings::algorithms::DQN));
         let expected = value::target::n_step(&rewards, 0.99, Some(3.0));
         assert!((hard.sum + hard.discount * 3.0 - expected).abs() < 1e-12);
     }

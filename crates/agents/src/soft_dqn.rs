@@ -1,6 +1,6 @@
 //! Soft DQN, the paper's: V(s) = β·log Σ exp(Q(s,a)/β), π = softmax(Q/β).
 
-use run::settings::Settings;
+use settings::Settings;
 use tch::Tensor;
 
 use crate::agent::{Agent, Batch, Networks, TdLearning};

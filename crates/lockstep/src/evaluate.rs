@@ -6,11 +6,11 @@ use actor::evaluation::{Games, Who, play};
 use agents::{Architecture, Behaviour, QNetwork};
 use anyhow::Result;
 use learner::{setup, trainer};
-use run::Resolved;
 use run::checkpoint::Checkpoint;
-use run::choices::EvaluationPolicy;
 use run::order::Agent;
 use run::record::{AGENT, Evaluation};
+use settings::Resolved;
+use settings::choices::EvaluationPolicy;
 
 use crate::cut;
 use run::output::say;
@@ -121,7 +121,7 @@ pub fn evaluate(agent: &Agent, episodes: u32, json: bool) -> Result<()> {
     say(&format!(
         "{} after {} frames (checkpoint '{}')",
         trained.resolved.game,
-        run::units::grouped(frames),
+        settings::units::grouped(frames),
         trained.checkpoint
     ));
     say(&format!("policy  {}", trained.policy));

@@ -12,7 +12,7 @@ use learner::{Assembler, Learner, Update, setup};
 use rand_chacha::ChaCha8Rng;
 use replay::rate::RateLimiter;
 use replay::{Episode, Store, WeightsVersion};
-use run::Resolved;
+use settings::Resolved;
 
 /// A run in memory.
 pub struct Lockstep {
@@ -171,7 +171,7 @@ impl Lockstep {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use run::Layers;
+    use settings::Layers;
 
     #[derive(Default)]
     struct Looker {

@@ -7,7 +7,7 @@ use learner::Update;
 use run::averages::{Averages, Counts, Figures, RecentScores, Speed};
 use run::event::Standing;
 use run::record::Training;
-use run::units::grouped;
+use settings::units::grouped;
 
 use crate::lockstep::Lockstep;
 

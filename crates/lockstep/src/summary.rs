@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use run::Resolved;
 use run::event::Outcome;
+use settings::Resolved;
 
 /// Draws the curve and prints the summary.
 pub fn print(path: &Path, resolved: &Resolved, outcome: &Outcome) {

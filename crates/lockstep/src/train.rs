@@ -7,11 +7,12 @@ use std::time::Instant;
 
 use actor::seed::{self, Purpose};
 use anyhow::{Context, Result};
+use run::RunDir;
 use run::checkpoint::{self, Checkpoint, CheckpointError};
 use run::event::Outcome;
 use run::progress::Progress;
 use run::record::{AGENT, Cut, Episode, Evaluation, Record};
-use run::{Resolved, RunDir};
+use settings::Resolved;
 
 use crate::baselines;
 use crate::cut::{self, Ledger};

@@ -6,8 +6,8 @@
 #![forbid(unsafe_code)]
 
 use page::{History, Sample, html};
-use run::Layers;
 use run::curve::Point;
+use settings::Layers;
 
 /// An hour of a run that fills its replay for four minutes, is then held back by its actors, and loses one for a while.
 fn main() {

@@ -1,7 +1,7 @@
 //! The pictures of the page: speeds, score, ratio, replay and time, each with a text that tells the same.
 
 use plot::{Axis, Colour, Layer, Page, Panel, PlotError, number};
-use run::units::duration;
+use settings::units::duration;
 
 use crate::history::{Sample, Stretch};
 use crate::story::{NOW_SECONDS, Shares, Story};

@@ -3,9 +3,9 @@
 //! It is written so that an XML parser reads it as well, which the tests use.
 
 use plot::escaped;
-use run::Resolved;
 use run::curve::display_name;
-use run::units::{duration, grouped};
+use settings::Resolved;
+use settings::units::{duration, grouped};
 
 use crate::History;
 use crate::charts::{Chart, charts};

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use run::Resolved;
+use settings::Resolved;
 
 use crate::{History, html};
 
@@ -41,7 +41,7 @@ impl Live {
 mod tests {
     use super::*;
     use crate::Sample;
-    use run::Layers;
+    use settings::Layers;
 
     #[test]
     fn the_page_changes_with_its_history() {

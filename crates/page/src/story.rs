@@ -1,6 +1,6 @@
 //! What a history means: speeds, the time left, where the time goes, who waits for whom.
 
-use run::settings::Settings;
+use settings::Settings;
 
 use crate::history::{History, Sample};
 
@@ -186,8 +186,8 @@ impl Story<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use run::choices::SamplesPerInsert;
-    use run::units::Frames;
+    use settings::choices::SamplesPerInsert;
+    use settings::units::Frames;
 
     fn settings() -> Settings {
         Settings { frames: Frames(100_000), ..Settings::paper() }

@@ -1,7 +1,7 @@
 //! The figures of now, each with what it is to be compared with.
 
 use plot::escaped;
-use run::units::grouped;
+use settings::units::grouped;
 
 use crate::charts::short;
 use crate::story::Story;

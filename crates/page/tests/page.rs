@@ -3,7 +3,7 @@
 use page::{History, Sample, html};
 use roxmltree::{Document, Node};
 use run::curve::Point;
-use run::{Layers, Resolved};
+use settings::{Layers, Resolved};
 
 fn resolved(flags: &[(&str, &str)]) -> Resolved {
     let flags = flags.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect();

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Error, Result};
 use run::order::{PaperFigure, PaperOrder};
 use run::output::{note, say};
-use run::units::duration;
+use settings::units::duration;
 
 use crate::experience::Experience;
 use crate::fig6::Stopped;

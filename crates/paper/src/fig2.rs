@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use plot::{Axis, Colour, Layer, Page, Panel};
-use run::units::grouped;
+use settings::units::grouped;
 
 use crate::experience::{Experience, Rule, Tally};
 use crate::figure::{Figure, Verdict};

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use plot::{Colour, Page};
-use run::units::grouped;
+use settings::units::grouped;
 
 use crate::experience::{Experience, Rule, Tally};
 use crate::fig2::{TALLY_COLUMNS, claim_bounds, learning, tally_row, write};

@@ -16,10 +16,10 @@ mod settings;
 use std::thread;
 use std::time::Instant;
 
+use ::settings::algorithms::{self, Algorithm};
+use ::settings::choices::EvaluationPolicy;
+use ::settings::units::grouped;
 use anyhow::Result;
-use run::algorithms::{self, Algorithm};
-use run::choices::EvaluationPolicy;
-use run::units::grouped;
 
 use crate::experience::{Experience, Tally};
 use crate::fig2::claim_bounds;

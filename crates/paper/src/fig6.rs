@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
 use run::order::Sweep;
-use run::units::grouped;
+use settings::units::grouped;
 use value::Strategy;
 
 use crate::figure::{Extent, Figure, Verdict};

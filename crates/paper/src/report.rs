@@ -55,7 +55,7 @@ fn verdict(verdict: Verdict) -> &'static str {
 /// `quick, seed 0, took 12 s`.
 fn conditions(figure: &Figure) -> String {
     let effort = figure.effort.name();
-    format!("{effort}, seed {}, took {}", figure.seed, run::units::duration(figure.seconds))
+    format!("{effort}, seed {}, took {}", figure.seed, settings::units::duration(figure.seconds))
 }
 
 /// Which figures are missing, with the command that makes them.

@@ -8,8 +8,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::directory::{DirectoryError, write_whole};
-use crate::resolve::ConfigError;
-use crate::settings::Settings;
+use settings::Settings;
+use settings::resolve::ConfigError;
 
 const FILE: &str = "adjusted.json";
 
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn changes_are_laid_over_settings() {
-        let mut settings = crate::Layers::default().resolve(Some("pong")).unwrap().settings;
+        let mut settings = settings::Layers::default().resolve(Some("pong")).unwrap().settings;
         let one = |key: &str, text: &str| Changes::from([(key.to_owned(), text.to_owned())]);
         apply(&mut settings, &one("without_shards", "1,2")).unwrap();
         assert_eq!(settings.without_shards.0, [1, 2].into());

@@ -48,7 +48,7 @@ pub fn smoothed(episodes: &[Episode]) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::choices::EvaluationPolicy::Stochastic;
+    use settings::choices::EvaluationPolicy::Stochastic;
 
     fn evaluation(player: &str, frames: u64, scores: &[f64]) -> Evaluation {
         let (mean, standard_error) = Evaluation::mean_and_error(scores);

@@ -4,7 +4,7 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::resolve::{ConfigError, Resolved};
+use settings::resolve::{ConfigError, Resolved};
 
 /// A run's directory, held by an exclusive lock for as long as this value lives.
 #[derive(Debug)]
@@ -176,7 +176,7 @@ pub(crate) fn io_error(path: &Path, error: io::Error) -> DirectoryError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resolve::Layers;
+    use settings::resolve::Layers;
 
     fn resolved() -> Resolved {
         Layers::default().resolve(Some("cartpole")).unwrap()

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 pub use value::Strategy;
 
-use crate::choices::{Device, EvaluationPolicy};
-use crate::resolve::Resolved;
+use settings::choices::{Device, EvaluationPolicy};
+use settings::resolve::Resolved;
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

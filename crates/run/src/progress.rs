@@ -12,8 +12,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::event::Standing;
 use crate::output::note;
 use crate::record::{AGENT, Evaluation};
-use crate::resolve::Resolved;
-use crate::units::{duration, grouped};
+use settings::resolve::Resolved;
+use settings::units::{duration, grouped};
 
 /// Time between two plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -164,7 +164,7 @@ fn count_of(there: u32, wanted: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resolve::Layers;
+    use settings::resolve::Layers;
 
     fn standing() -> Standing {
         Standing {

@@ -11,9 +11,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::choices::EvaluationPolicy;
 use crate::directory::{DirectoryError, io_error};
 use crate::tensorboard;
+use settings::choices::EvaluationPolicy;
 
 /// A finished game of training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

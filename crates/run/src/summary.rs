@@ -5,8 +5,8 @@ use std::path::Path;
 use crate::event::Outcome;
 use crate::output::say;
 use crate::record::{AGENT, Evaluation};
-use crate::resolve::Resolved;
-use crate::units::{duration, grouped};
+use settings::resolve::Resolved;
+use settings::units::{duration, grouped};
 
 /// Prints the closing summary. `curve` says whether the curve was drawn, or why not.
 pub fn print(path: &Path, resolved: &Resolved, outcome: &Outcome, curve: Result<(), String>) {
@@ -64,8 +64,8 @@ fn score(evaluation: &Evaluation, agent: &Evaluation) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::choices::EvaluationPolicy::Greedy;
-    use crate::resolve::Layers;
+    use settings::choices::EvaluationPolicy::Greedy;
+    use settings::resolve::Layers;
 
     fn evaluation(player: &str, mean: f64, standard_error: f64) -> Evaluation {
         let (player, scores) = (player.into(), vec![mean; 3]);

@@ -135,7 +135,7 @@ pub fn join_request() -> JoinRequest {
 }
 
 pub fn join_reply() -> JoinReply {
-    let resolved = run::Layers::default().resolve(Some(envs::CARTPOLE)).expect("cartpole has settings");
+    let resolved = settings::Layers::default().resolve(Some(envs::CARTPOLE)).expect("cartpole has settings");
     let addresses = ["unix:/tmp/shard", "http://host:7777", "[::1]:7777"];
     JoinReply {
         run: "run".into(),

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use run::Layers;
 use run::order::Order;
+use settings::Layers;
 use sha2::{Digest, Sha256};
 
 /// The order to train `game` with some settings.

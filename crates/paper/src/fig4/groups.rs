@@ -1,8 +1,8 @@
 //! Runs that differ in nothing but their seed, taken together: their transitions, their scores, their rows.
 
-use run::algorithms::Algorithm;
-use run::choices::EvaluationPolicy;
-use run::units::grouped;
+use settings::algorithms::Algorithm;
+use settings::choices::EvaluationPolicy;
+use settings::units::grouped;
 
 use super::real::{Line, Real};
 use super::runs::{Job, Outcome, Part, Score};
@@ -204,14 +204,14 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use run::choices::EvaluationPolicy::{Greedy, Stochastic};
+    use settings::choices::EvaluationPolicy::{Greedy, Stochastic};
 
     fn group(means: &[f64]) -> Group {
         let score = |policy, mean| Score { frames: 100, policy, mean, stderr: 7.0 };
         let curve = |mean: f64| vec![score(Stochastic, mean / 2.0), score(Greedy, mean)];
         Group {
             part: Part::Appendix,
-            algorithm: run::algorithms::SOFT_DQN,
+            algorithm: settings::algorithms::SOFT_DQN,
             learning_rate: 0.005,
             seeds: means.len(),
             tally: Tally::new(),

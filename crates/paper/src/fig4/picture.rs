@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use plot::{Axis, Colour, Layer, Page, Panel};
-use run::algorithms::{self, Algorithm};
-use run::choices::EvaluationPolicy;
+use settings::algorithms::{self, Algorithm};
+use settings::choices::EvaluationPolicy;
 
 use super::groups::Group;
 use super::real::{Line, NAMES};

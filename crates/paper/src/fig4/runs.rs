@@ -13,9 +13,9 @@ use actor::seed::{self, Purpose};
 use anyhow::{Context, Result};
 use lockstep::Lockstep;
 use lockstep::evaluate::Tournament;
-use run::Resolved;
-use run::algorithms::Algorithm;
-use run::choices::EvaluationPolicy;
+use settings::Resolved;
+use settings::algorithms::Algorithm;
+use settings::choices::EvaluationPolicy;
 
 use super::examiner::Examiner;
 use super::real::Real;

@@ -4,9 +4,9 @@
 //! ([`SILENT`]), for both algorithms alike, and listed in the report.
 
 use anyhow::Result;
-use run::algorithms::{self, Algorithm};
-use run::settings::SETTINGS;
-use run::{Layers, Resolved};
+use settings::SETTINGS;
+use settings::algorithms::{self, Algorithm};
+use settings::{Layers, Resolved};
 use value::Strategy;
 
 /// What the appendix says of CartPole, as (setting, value); β is 0.5 and γ the paper's usual 0.99.

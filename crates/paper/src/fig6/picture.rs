@@ -2,7 +2,7 @@
 
 use envs::display_name;
 use plot::{Axis, Colour, Layer, Page, Panel};
-use run::settings::Settings;
+use settings::Settings;
 use value::Listed;
 use value::strategy::Definition;
 

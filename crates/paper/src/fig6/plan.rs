@@ -10,14 +10,14 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use run::Resolved;
 use run::checkpoint::numbers;
 use run::directory::checkpoints;
 use run::order::Sweep;
-use run::presets;
-use run::resolve::{Layers, flag};
-use run::settings::SETTINGS;
 use serde::{Deserialize, Serialize};
+use settings::Resolved;
+use settings::SETTINGS;
+use settings::presets;
+use settings::resolve::{Layers, flag};
 use value::Strategy;
 
 use crate::options::Options;

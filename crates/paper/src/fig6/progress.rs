@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use run::units::{duration, grouped};
+use settings::units::{duration, grouped};
 
 use super::supervisor::tail;
 

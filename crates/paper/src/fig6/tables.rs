@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use run::order::Sweep;
-use run::units::grouped;
+use settings::units::grouped;
 
 use super::gains::{Board, Gain, Measure, Middle};
 use super::reference::{FRAMES, Reference};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::nearest::hint;
 use crate::presets;
-use crate::settings::{SETTINGS, Settings};
+use crate::{SETTINGS, Settings};
 
 /// Where settings come from, lowest first.
 #[derive(Debug, Default)]

@@ -2,9 +2,9 @@
 
 use value::Listed;
 
+use crate::Settings;
 use crate::algorithms;
 use crate::networks::{self, Input};
-use crate::settings::Settings;
 use crate::text::Text;
 
 /// What a transition takes of `replay_bytes` at the least: 32 bytes each for its step and its item, frames not counted.

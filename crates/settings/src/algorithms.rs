@@ -4,7 +4,7 @@
 
 use value::{Choice, Listed, Strategy};
 
-use crate::settings::Settings;
+use crate::Settings;
 
 /// An algorithm by name.
 pub type Algorithm = Choice<Entry>;

@@ -1,7 +1,7 @@
 //! Settings by name. Each preset says only how it differs from the paper's appendix.
 
+use crate::Settings;
 use crate::nearest::hint;
-use crate::settings::Settings;
 
 /// A named set of settings.
 #[derive(Debug)]
