@@ -190,9 +190,9 @@ impl Cluster<'_> {
     fn heard(&mut self, event: Event) -> Option<Ending> {
         match event {
             Event::Ready { frames, .. } => self.ready(frames),
-            Event::Standing(standing) => {
-                self.frames = standing.frames;
-                self.progress.show(&standing);
+            Event::Progress(progress) => {
+                self.frames = progress.frames;
+                self.progress.show(&progress);
             }
             Event::Evaluation(evaluation) => self.progress.evaluated(&evaluation),
             Event::Note { text } => self.progress.say(&one_line(&text)),

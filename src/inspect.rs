@@ -87,7 +87,7 @@ impl Inspect {
             let now = now.as_ref()?;
             Some((before.as_ref().unwrap_or(now), now))
         });
-        let names: Vec<String> = now.iter().flatten().map(|seen| seen.standing().id).collect();
+        let names: Vec<String> = now.iter().flatten().map(|seen| seen.status.id.clone()).collect();
         let missing = roll.missing(&names.iter().map(String::as_str).collect::<Vec<_>>());
         if self.json {
             let shards = both.map(|(before, now)| text::shard_json(roll, before, now));

@@ -40,8 +40,8 @@ pub fn section(seconds: f64) -> Result<Section> {
     let start = Instant::now();
     let mut cast = runtime.block_on(Cast::start(Transport::Unix, &place, true, &spec_large, &frames))?;
     let seconds_to_serve = start.elapsed().as_secs_f64();
-    let stands = runtime.block_on(cast.standing())?;
-    ensure!(stands.items == ITEMS, "{} of {ITEMS} items were found again", stands.items);
+    let items = runtime.block_on(cast.status())?.first_table().items;
+    ensure!(items == ITEMS, "{items} of {ITEMS} items were found again");
     rows.push(row(&format!("start after SIGKILL with {ITEMS} items until it serves, s"), seconds_to_serve));
     rows.push(row("the kill itself, s", killed));
     drop(cast);

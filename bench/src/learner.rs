@@ -57,7 +57,7 @@ fn measure(settings: &Settings, recording: &Recording, seconds: f64) -> Result<[
     let mut within = Learner::new(settings, &recording.spec, Device::Cpu, &mut rng)?;
     let actions = recording.spec.actions.len() as i64;
     let mut bare = BareLearner::new(settings, actions)?;
-    let mut whole = WholeUpdate::new(settings, recording)?;
+    let mut whole = WholeUpdate::new(settings, recording, &within)?;
     let batches: Vec<Batch> = (0..BATCHES).map(|_| batch(settings.batch_size as i64, actions)).collect();
     let (mut ours_next, mut bare_next) = (batches.iter().cycle(), batches.iter().cycle());
     let mut failed = Ok(());

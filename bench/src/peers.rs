@@ -229,9 +229,9 @@ fn service(
         let mut cast = start(game, 1_000_000, std::slice::from_ref(frames))?;
         let share = |items: u64| move |done: &Done| done.items < items / u64::from(ACTORS);
         runtime.block_on(cast.insert(ACTORS as usize, share(FEW)))?;
-        let before = (runtime.block_on(cast.standing())?.items, cast.process.resident_bytes()?);
+        let before = (runtime.block_on(cast.status())?.first_table().items, cast.process.resident_bytes()?);
         runtime.block_on(cast.insert(ACTORS as usize, share(MANY - FEW)))?;
-        let after = (runtime.block_on(cast.standing())?.items, cast.process.resident_bytes()?);
+        let after = (runtime.block_on(cast.status())?.first_table().items, cast.process.resident_bytes()?);
         let bytes = (after.1 as f64 - before.1 as f64) / (after.0 - before.0) as f64;
         ensure!(bytes > 0.0, "memory did not grow with {game}");
         rows.push(Compared {

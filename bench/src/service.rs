@@ -102,7 +102,7 @@ pub fn spec(recordings: &[Recording], capacity: u64) -> Result<StoreSpec> {
     settings.capacity = Items(capacity);
     let fewest = recordings.iter().map(|recording| recording.spec.actions.len()).min();
     let actions = u16::try_from(fewest.unwrap_or_default())?;
-    let options = learner::setup::store(&settings, &recordings[0].spec);
+    let options = coordinator::store_options(&settings, &recordings[0].spec);
     ensure!(actions > 0, "a game has actions");
     Ok(StoreSpec { options, codec: settings.frame_codec, actions })
 }

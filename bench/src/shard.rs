@@ -12,12 +12,12 @@ use proto::{StoreSpec, Updates, v1};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use replay::codec::Decoder;
-use replay::control::Allowance;
+use replay::{Allowance, ShardStatus};
 use rpc::address::Address;
 use rpc::channel::{Credentials, channel};
 use rpc::place::Place;
 use rpc::sampler::{Sampler, SamplerOptions};
-use rpc::shard::{News, Shard, ShardError, Told};
+use rpc::shard::{Shard, ShardError, Told};
 use tokio::runtime::Builder;
 use tonic::Status;
 
@@ -140,8 +140,8 @@ impl Cast {
         let capacity = self.spec.options.tables[0].capacity as u64;
         let share = capacity.div_ceil(ACTORS.into()) + u64::from(LANES) * CHUNK_STEPS;
         self.insert(ACTORS as usize, move |done| done.items < share).await?;
-        let stands = self.standing().await?;
-        ensure!(stands.items == capacity, "the shard has {} items of {capacity}", stands.items);
+        let items = self.status().await?.first_table().items;
+        ensure!(items == capacity, "the shard has {items} items of {capacity}");
         Ok(())
     }
 
@@ -214,8 +214,8 @@ impl Cast {
         drawing.await?
     }
 
-    /// Where the shard stands.
-    pub async fn standing(&mut self) -> Result<News> {
+    /// What the shard holds.
+    pub async fn status(&mut self) -> Result<ShardStatus> {
         Ok(self.shard.grant(None, 0, Duration::ZERO, false).await?)
     }
 }

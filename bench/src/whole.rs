@@ -1,8 +1,9 @@
 //! A whole update as a run makes it: draw, unpack, assemble, learn, and write the new priorities back.
 
 use anyhow::{Context, Result};
-use learner::importance::{self, Importance};
-use learner::{Assembler, Learner, setup};
+use coordinator::store_options;
+use learner::replay::Replay;
+use learner::{Learner, LocalReplay};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use replay::Store;
@@ -12,13 +13,9 @@ use crate::measure::cpu_seconds;
 use crate::recording::Recording;
 use crate::writer::Writer;
 
-/// A filled store and all that stands between it and the learner.
+/// A filled replay.
 pub struct WholeUpdate {
-    settings: Settings,
-    store: Store,
-    assembler: Assembler,
-    importance: Importance,
-    rng: ChaCha8Rng,
+    replay: LocalReplay,
     /// CPU time spent in the learner's update.
     learning_seconds: f64,
     /// CPU time spent in all.
@@ -27,43 +24,23 @@ pub struct WholeUpdate {
 
 impl WholeUpdate {
     /// Fills a store with the recording's frames, repeated until the settings' capacity is reached.
-    pub fn new(settings: &Settings, recording: &Recording) -> Result<Self> {
+    pub fn new(settings: &Settings, recording: &Recording, learner: &Learner) -> Result<Self> {
         let spec = &recording.spec;
-        let mut store = Store::new(setup::store(settings, spec), 0)?;
+        let mut store = Store::new(store_options(settings, spec), 0)?;
         let actions = u16::try_from(spec.actions.len())?;
         Writer::new(0, recording.frames.clone(), settings.frame_codec, actions).fill(&mut store);
-        Ok(Self {
-            store,
-            assembler: Assembler::new(settings, spec.observation.bytes()),
-            importance: Importance::new(settings),
-            rng: ChaCha8Rng::seed_from_u64(6),
-            settings: settings.clone(),
-            learning_seconds: 0.0,
-            seconds: 0.0,
-        })
+        let replay = LocalReplay::new(settings, spec, learner, store, ChaCha8Rng::seed_from_u64(6))?;
+        Ok(Self { replay, learning_seconds: 0.0, seconds: 0.0 })
     }
 
     /// One update of `learner`.
     pub fn update(&mut self, learner: &mut Learner) -> Result<()> {
         let start = cpu_seconds();
-        let settings = &self.settings;
-        let draws = self.store.sample(0, settings.batch_size, settings.stratified, &mut self.rng)?;
-        for draw in &draws {
-            let item = self.store.item(0, draw.key).context("a drawn item is in the store")?;
-            self.assembler.add(item.lead(), item.frames(), item.steps())?;
-        }
-        let weights = self.importance.exponent(learner.updates()).map(|exponent| {
-            let probabilities: Vec<f64> = draws.iter().map(|draw| draw.probability).collect();
-            importance::weights(&probabilities, exponent)
-        });
-        let online = learner.online();
-        let batch = self.assembler.finish(&online.architecture().input, online.device(), weights.as_deref());
+        let sampled = self.replay.sample()?.context("the ratio allows no more updates: fill more items")?;
         let assembled = cpu_seconds();
-        let update = learner.update(&batch, 0.0)?;
+        let update = learner.update(&sampled.batch, 0.0)?;
         let learned = cpu_seconds();
-        let keys = draws.iter().map(|draw| draw.key);
-        let updates: Vec<_> = keys.zip(update.priorities).collect();
-        self.store.update_priorities(0, &updates);
+        self.replay.update_priorities(sampled.items.into_iter().zip(update.priorities).collect());
         self.learning_seconds += learned - assembled;
         self.seconds += cpu_seconds() - start;
         Ok(())

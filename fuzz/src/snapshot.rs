@@ -61,7 +61,7 @@ fn shard(path: &Path, file: &[u8]) {
     let Ok(shard) = Shard::open(place, u64::MAX) else { return };
     let (_, spec) = shard.told().expect("it was restored");
     assert!(spec.options.check().is_ok());
-    assert_eq!(shard.standing().bytes_max, spec.options.bytes_max as u64);
+    assert_eq!(shard.status().bytes_max, spec.options.bytes_max as u64);
 }
 
 /// Whatever can be restored is a store in good order, and what can be loaded is the same one.

@@ -1,14 +1,13 @@
-//! What shards say of themselves, as the learner takes it in: news of several shards go into the control of the ratio.
+//! The status that shards report, as the learner takes it in: several shards' statuses go into the control of the ratio.
 //!
-//! Input: news: which of two shards and what else happens (1 byte), a shard's standing (a piece).
+//! Input: statuses: which of two shards and what else happens (1 byte), a shard's status (a piece).
 
 use prost::Message;
 use proto::v1;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use replay::control::{Control, Mark};
-use replay::rate::RateLimiter;
-use rpc::shard::News;
+use coordinator::control::{Control, Mark};
+use coordinator::rate::RateLimiter;
 
 use crate::input::{Input, piece};
 
@@ -26,10 +25,10 @@ pub fn run(data: &[u8]) {
         news += 1;
         let what = input.byte();
         let shard = usize::from(what) % SHARDS;
-        let Ok(standing) = v1::Shard::decode(input.piece()) else { continue };
+        let Ok(status) = v1::ShardStatus::decode(input.piece()) else { continue };
         match what >> 6 {
             0 => control.lost(shard),
-            _ => control.heard(shard, News::from(standing).heard()),
+            _ => control.heard(shard, proto::status::status(status)),
         }
         check(&mut control);
     }
@@ -60,20 +59,20 @@ fn check(control: &mut Control) {
 }
 
 pub fn seeds() -> Vec<Vec<u8>> {
-    let standing = |incarnation: u32, inserts: u64, mass: f64| {
-        let table = v1::TableStanding { items: inserts.min(50), mass, inserts, ..v1::TableStanding::default() };
+    let status = |incarnation: u32, inserts: u64, mass: f64| {
+        let table = v1::TableStatus { items: inserts.min(50), mass, inserts, ..v1::TableStatus::default() };
         let counters = v1::Counters { actions: inserts + 3, inserts, ..v1::Counters::default() };
         let (counters, tables) = (Some(counters), vec![table]);
-        let shard = v1::Shard { id: "a".into(), incarnation, counters, tables, ..v1::Shard::default() };
+        let shard = v1::ShardStatus { id: "a".into(), incarnation, counters, tables, ..v1::ShardStatus::default() };
         piece(&shard.encode_to_vec())
     };
     let news = [
-        (64, standing(3, 5, 2.5)),
-        (65, standing(4, 9, 4.0)),
-        (64, standing(3, 40, 20.0)),
-        (1, standing(4, 9, 4.0)),
-        (65, standing(5, 2, 1.0)),
-        (64, standing(6, 70, 30.0)),
+        (64, status(3, 5, 2.5)),
+        (65, status(4, 9, 4.0)),
+        (64, status(3, 40, 20.0)),
+        (1, status(4, 9, 4.0)),
+        (65, status(5, 2, 1.0)),
+        (64, status(6, 70, 30.0)),
     ];
     let all = |count: usize| news[..count].iter().flat_map(|(what, news)| [&[*what][..], news].concat()).collect();
     vec![all(1), all(3), all(6)]

@@ -9,8 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use run::directory::write_whole;
 
-use crate::start::read_if_there;
-use crate::trainer::Diverged;
+use crate::learner::Diverged;
+use crate::open::read_if_there;
 
 /// One line: seconds since 1970, then what happened.
 const FILE: &str = "diverged.txt";

@@ -1,36 +1,38 @@
 //! Learns: sampled transitions in, better weights and new priorities out.
 //!
-//! [`batch`] turns stored transitions into tensors, [`importance`] weighs them, [`trainer`] makes the update. These three
-//! know nothing of where samples come from or where weights go, and lockstep uses them as they are.
+//! [`trainer`] is the one training step: it samples a batch from a [`replay`], has the [`learner`] update its networks,
+//! and returns new priorities. The replay is a store in this process ([`local`]; lockstep trains on it) or the pool of
+//! remote shards ([`remote`], fed by [`intake`]). [`batch`] turns stored transitions into tensors, [`importance`] weighs
+//! them. [`journal`] and [`checkpoint`] are what a run writes down.
 //!
-//! Around them is the process: [`intake`] prepares batches, [`training`] learns and keeps the run's record,
-//! [`priorities`] go back, [`hub`] and [`service`] are what actors see, [`lookout`] what people see. [`start`] puts it
-//! together.
+//! Around the trainer is the process: [`cluster`] is its training thread, [`priorities`] go back to the shards,
+//! [`lookout`] is what people see. [`start`] puts it together with `coordinator`, which knows the members and the shards.
 #![forbid(unsafe_code)]
 
-pub mod adjust;
 pub mod batch;
+pub mod checkpoint;
 pub mod importance;
+pub mod journal;
+pub mod learner;
+pub mod local;
+pub mod replay;
 pub mod setup;
 pub mod trainer;
 
-pub mod discovery;
+pub mod cluster;
 pub mod divergence;
 pub mod evaluations;
 pub mod events;
-pub mod fleet;
-mod hosts;
-pub mod hub;
 pub mod intake;
 pub mod lookout;
 pub mod metrics;
-pub mod places;
+mod open;
 pub mod priorities;
+pub mod remote;
 pub mod scores;
-pub mod service;
 pub mod start;
-pub mod state;
-pub mod training;
 
 pub use batch::Assembler;
-pub use trainer::{Learner, Update};
+pub use learner::{Learner, Update};
+pub use local::LocalReplay;
+pub use trainer::{Trainer, Watch};

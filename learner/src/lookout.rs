@@ -7,15 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use coordinator::{Hub, Role};
 use page::{History, Live, Sample};
 use run::{curve, record};
 use telemetry::Page;
-use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::warn;
 
-use crate::hub::{Hub, Role};
-use crate::intake::Standing;
 use crate::metrics::Metrics;
 
 /// Time between two looks.
@@ -32,29 +30,25 @@ pub fn past(run: &Path) -> History {
     history
 }
 
-/// The page, to be served.
-pub fn page(live: Arc<Live>, hub: Arc<Hub>) -> Page {
-    Arc::new(move || {
-        let resolved = hub.resolved.borrow().clone();
-        live.html(&resolved)
-    })
-}
-
 /// What is looked at.
 pub struct Lookout {
     /// Where it is kept.
     pub live: Arc<Live>,
     /// What is measured.
     pub metrics: Arc<Metrics>,
-    /// How the replay stands.
-    pub replay: watch::Receiver<Standing>,
-    /// Members, settings, and whether the run has ended.
+    /// Members, replay, settings, and whether the run has ended.
     pub hub: Arc<Hub>,
-    /// Updates made before this life of the learner.
+    /// Updates made before this start of the learner.
     pub updates_before: u64,
 }
 
 impl Lookout {
+    /// The page, to be served.
+    pub fn page(&self) -> Page {
+        let (live, hub) = (self.live.clone(), self.hub.clone());
+        Arc::new(move || live.html(&hub.settings()))
+    }
+
     /// Looks until the runtime ends.
     pub async fn run(self) {
         let started = Instant::now();
@@ -64,13 +58,11 @@ impl Lookout {
         loop {
             looks.tick().await;
             let sample = self.sample(started.elapsed().as_secs_f64());
-            let replay = self.replay.borrow().clone();
-            let evaluations = scores.read_if_longer(&self.hub.directory);
+            let evaluations = scores.read_if_longer(self.hub.directory());
             self.live.change(|history| {
                 history.push(sample);
-                history.waiting = replay.waiting;
-                history.is_finished = *self.hub.finished.borrow();
-                history.shards = self.hub.shards.borrow().iter().filter(|place| !place.absent).count() as u32;
+                history.is_finished = self.hub.is_finished();
+                history.shards = self.hub.places().iter().filter(|place| !place.absent).count() as u32;
                 if let Some(evaluations) = evaluations {
                     history.evaluations = evaluations;
                 }
@@ -79,7 +71,7 @@ impl Lookout {
     }
 
     fn sample(&self, seconds: f64) -> Sample {
-        let (metrics, replay) = (&self.metrics, self.replay.borrow());
+        let metrics = &self.metrics;
         Sample {
             seconds,
             frames: metrics.frames.get().max(0) as u64,
@@ -87,13 +79,10 @@ impl Lookout {
             waited: metrics.wait_seconds.get(),
             trained: metrics.update_seconds.get_sample_sum(),
             prepared: metrics.prepare_seconds.get_sample_sum(),
-            ratio: replay.ratio,
-            items: replay.items,
-            bytes: replay.bytes,
             training_score: (metrics.episodes.get() > 0).then(|| metrics.training_score.get()),
             actors: self.hub.present(Role::Actor),
             evaluators: self.hub.present(Role::Evaluator),
-            shards: replay.shards,
+            replay: self.hub.replay_status(),
         }
     }
 }

@@ -7,6 +7,8 @@ use prometheus::{
     Counter, CounterVec, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
     Opts, Registry,
 };
+use replay::ReplayStatus;
+use run::record::Training;
 use settings::Settings;
 
 use crate::scores::Scores;
@@ -187,6 +189,27 @@ impl Metrics {
         self.frames_budget.set(settings.frames.0 as i64);
         self.samples_per_insert_target.set(settings.samples_per_insert.0.unwrap_or(0.0));
         self.shards_wanted.set((shards - settings.without_shards.0.len()) as i64);
+    }
+
+    /// Shows what the replay holds.
+    pub fn show_replay(&self, replay: &ReplayStatus) {
+        self.shards.set(replay.shards.into());
+        self.replay_items.set(replay.items as i64);
+        self.samples.inc_by(replay.samples.saturating_sub(self.samples.get()));
+        self.inserts.inc_by(replay.inserts.saturating_sub(self.inserts.get()));
+        if let Some(ratio) = replay.samples_per_insert {
+            self.samples_per_insert.set(ratio);
+        }
+    }
+
+    /// Shows the means of a stretch of training.
+    pub fn show_training(&self, training: &Training) {
+        self.loss.set(training.loss);
+        self.td_error.set(training.td_error);
+        self.q.set(training.q);
+        self.entropy.set(training.entropy);
+        self.gradient_norm.set(training.gradient_norm);
+        self.importance_weight.set(training.importance_weight);
     }
 
     /// Counts the time since `started` for a stage.

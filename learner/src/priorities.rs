@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proto::Updates;
-use replay::ItemKey;
 use rpc::shard::{Updater, describe};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -15,6 +14,7 @@ use tracing::debug;
 use value::priority::Priority;
 
 use crate::metrics::Metrics;
+use crate::replay::ItemId;
 
 /// Batches whose priorities may wait.
 const WAITING_MAX: usize = 64;
@@ -31,8 +31,8 @@ pub struct Priorities {
 
 #[derive(Debug, Default)]
 struct Work {
-    updates: Vec<(usize, ItemKey, Priority)>,
-    remove: Vec<(usize, ItemKey)>,
+    updates: Vec<(ItemId, Priority)>,
+    remove: Vec<ItemId>,
 }
 
 impl Priorities {
@@ -44,7 +44,7 @@ impl Priorities {
     }
 
     /// Gives items new priorities, sooner or later.
-    pub fn update(&self, updates: Vec<(usize, ItemKey, Priority)>) {
+    pub fn update(&self, updates: Vec<(ItemId, Priority)>) {
         let count = updates.len();
         if self.queue.try_send(Work { updates, remove: Vec::new() }).is_err() {
             self.metrics.priorities.with_label_values(&["dropped"]).inc_by(count as u64);
@@ -52,23 +52,23 @@ impl Priorities {
     }
 
     /// Has items removed that nobody can use.
-    pub fn remove(&self, items: &[(usize, ItemKey)]) {
-        let _ = self.queue.try_send(Work { updates: Vec::new(), remove: items.to_vec() });
+    pub fn remove(&self, remove: Vec<ItemId>) {
+        let _ = self.queue.try_send(Work { updates: Vec::new(), remove });
     }
 }
 
 async fn send(shards: Vec<Updater>, metrics: Arc<Metrics>, mut work: mpsc::Receiver<Work>) {
     let mut largest_told = vec![0.0; shards.len()];
     while let Some(Work { updates, remove }) = work.recv().await {
-        let largest = updates.iter().map(|(.., priority)| priority.get()).fold(0.0, f64::max);
+        let largest = updates.iter().map(|(_, priority)| priority.get()).fold(0.0, f64::max);
         let largest = metrics.largest_priority(largest);
         let calls = shards.iter().cloned().enumerate().filter_map(|(shard, updater)| {
             let updates = Updates {
                 table: 0,
                 priorities: updates
                     .iter()
-                    .filter(|(at, ..)| *at == shard)
-                    .map(|&(_, key, p)| (key, p))
+                    .filter(|((at, _), _)| *at == shard)
+                    .map(|&((_, key), priority)| (key, priority))
                     .collect(),
                 removed: remove.iter().filter(|(at, _)| *at == shard).map(|(_, key)| *key).collect(),
                 largest: Priority::try_new(largest).ok(),

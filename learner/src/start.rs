@@ -1,55 +1,53 @@
 //! A learner from its command line: directory, network, shards, service, then training.
 
-use std::fs;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use agents::Architecture;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Parser;
+use coordinator::discovery::{Discovery, Shards};
+use coordinator::hub::Sources;
+use coordinator::places::{self, Places};
+use coordinator::service::LearnerService;
+use coordinator::{Charter, Clock, Control, Hub, ShardPool, adjust};
+use envs::Spec;
 use page::Live;
 use prometheus::Registry;
 use proto::v1::learner_server::LearnerServer;
-use replay::control::Control;
+use replay::ReplayStatus;
 use rpc::address::Address;
 use rpc::channel::Credentials;
 use rpc::edge::Edge;
 use rpc::gate::Gate;
 use rpc::serve::Listener;
 use rpc::shard::{Shard, Told};
-use run::checkpoint::{self, Checkpoint, CheckpointError};
-use run::directory::write_whole;
+use run::adjusted;
 use run::event::Event;
-use run::record::{Record, Start};
-use run::{RunDir, adjusted};
 use settings::Resolved;
 use settings::seed::{self, Purpose};
 use telemetry::{Health, TelemetryArgs};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tracing::info;
 
-use crate::adjust::{self, Held};
-use crate::batch::Assembler;
-use crate::discovery::{Discovery, Shards};
+use crate::checkpoint::State;
+use crate::cluster::{Cluster, Crew, Process};
 use crate::divergence;
+use crate::evaluations::Evaluations;
 use crate::events::Events;
-use crate::fleet::Fleet;
-use crate::hub::{Charter, Hub};
-use crate::intake::{Intake, Parts, Phase};
+use crate::intake::{Counted, Parts, Publish};
+use crate::learner::Learner;
 use crate::lookout::{self, Lookout};
 use crate::metrics::Metrics;
-use crate::places::{self, Places};
+use crate::open::{self, Opened};
 use crate::priorities::Priorities;
-use crate::service::LearnerService;
+use crate::remote::RemoteReplay;
+use crate::replay::Collector;
 use crate::setup;
-use crate::state::{self, State};
-use crate::trainer::Learner;
-use crate::training::{Course, Training};
+use crate::trainer::Trainer;
 
 /// Samples from replay shards, trains, and tells actors what it learned.
 ///
@@ -105,10 +103,6 @@ Example, each in a terminal of its own:
 
 /// How often a learner that looks for its shards looks whether it shall end.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// File of the run's directory that holds its name, unique over all runs.
-const RUN_NAME: &str = "run-id";
-/// File of the run's directory that counts starts of the learner.
-const INCARNATION: &str = "learner-incarnation";
 
 /// What this learner shows to shards, and what it asks of those who come.
 struct Access {
@@ -132,16 +126,18 @@ impl Args {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let Some(shards) = self.find_shards(&runtime, &access.credentials, &stop)? else { return Ok(()) };
         let changes = adjusted::kept(&self.run_dir)?;
-        let held = Held { shards: shards.addresses().len(), ..Held::default() };
+        let count = shards.addresses().len();
         let resolved =
-            adjust::changed(&resolved, &changes, held).map_err(|error| match changes.is_empty() {
-                true => anyhow!(error),
-                false => anyhow!("with what adjusted.json changes: {error}"),
+            adjust::changed(&resolved, &changes, count, &ReplayStatus::default()).map_err(|error| {
+                match changes.is_empty() {
+                    true => anyhow!(error),
+                    false => anyhow!("with what adjusted.json changes: {error}"),
+                }
             })?;
         let entered = runtime.enter();
-        let mut training = self.assemble(&runtime, access, resolved, &shards, stop)?;
-        let done = training.run();
-        drop((training, entered));
+        let mut cluster = self.assemble(&runtime, access, resolved, &shards, stop)?;
+        let done = cluster.run();
+        drop((cluster, entered));
         runtime.shutdown_timeout(Duration::from_secs(1));
         done
     }
@@ -184,160 +180,80 @@ impl Args {
         resolved: Resolved,
         shards: &Shards,
         stop: Arc<AtomicBool>,
-    ) -> Result<Training> {
-        let settings = resolved.settings.clone();
-        if settings.lockstep {
-            bail!(
-                "these settings are for lockstep: train with 'quiver train --lockstep', or set lockstep = false"
-            );
-        }
-        tch::set_num_threads(settings.torch_threads as i32);
+    ) -> Result<Cluster> {
         let events = if self.events { Events::Lines } else { Events::Silent };
         // The network is made first: if ROM, memory or device is missing, no directory is left behind.
-        let spec = envs::make(&resolved.game, &settings.environment(), settings.seed)?.spec().clone();
-        let mut rng = seed::generator(settings.seed, Purpose::Weights, &[]);
-        let mut learner = Learner::new(&settings, &spec, setup::device(settings.device)?, &mut rng)?;
-        let architecture = *learner.online().architecture();
+        let (spec, mut learner) = make_learner(&resolved)?;
+        let Opened { journal, run, incarnation } =
+            open::open(&self.run_dir, &resolved, &mut learner, events)?;
+        let Access { credentials, registry, edge, gate } = access;
+        let (health, metrics) = (Health::new(), Arc::new(Metrics::register(&registry)));
+        metrics.diverged_time.set(divergence::last(journal.path())?);
+        // Until a shard is heard, so that frames do not seem to come all at once when a run is resumed.
+        metrics.frames.set(journal.state.frames as i64);
 
-        let (directory, found) = self.directory(&resolved)?;
-        let state = match found {
-            Some(checkpoint) => {
-                let state = state::restore(&mut learner, &checkpoint)?;
-                let text = format!("going on from {}", checkpoint.path().display());
-                info!(frames = state.frames, updates = state.updates, "{text}");
-                events.send(&Event::Note { text });
-                state
-            }
-            None => State::default(),
+        let places = Places::open(journal.path(), shards)?;
+        let (published, heard) = watch::channel(places.heard());
+        let (status, replay) = watch::channel(ReplayStatus::default());
+        let charter = Charter {
+            run,
+            incarnation,
+            config: serde_json::to_string(&resolved)?,
+            architecture: serde_json::to_string(learner.online().architecture())?,
         };
-        let incarnation = next_incarnation(directory.path())?;
-        let record = Record::go_on(directory.path())?;
-        Start::keep(directory.path(), incarnation, state.frames, state.updates)?;
-
-        let charter = self.charter(&directory, &resolved, &architecture, incarnation)?;
         let told = Told {
             run: charter.run.clone(),
             learner_incarnation: incarnation,
-            spec: adjust::store(&resolved.settings, &spec, shards.addresses().len()),
+            spec: adjust::shard_spec(&resolved.settings, &spec, shards.addresses().len()),
             reliabilities: resolved.settings.strategy.needs_reliability,
         };
-        let (Access { credentials, registry, edge, gate }, health) = (access, Health::new());
-        let metrics = Arc::new(Metrics::register(&registry));
-        metrics.diverged_time.set(divergence::last(directory.path())?);
-        // Until a shard is heard, so that frames do not seem to come all at once when a run goes on.
-        metrics.frames.set(state.frames as i64);
-        let places = Places::open(directory.path(), shards)?;
-        let (hub, reports) = Hub::new(charter, resolved.clone(), directory.path().to_owned(), places.heard());
-        let live = Arc::new(Live::new(lookout::past(directory.path())));
-        let page = lookout::page(live.clone(), hub.clone());
-        let served = telemetry::serve_with_page(&self.telemetry, "learner", registry, health.clone(), page);
-        runtime.block_on(served)?;
-
-        let connections: Vec<Shard> = (0u64..)
-            .zip(shards.addresses())
-            .map(|(seed, address)| Shard::new(address.clone(), credentials.clone(), told.clone(), seed))
-            .collect();
-        let updaters = connections.iter().map(Shard::updater).collect();
-        let priorities = Priorities::spawn(updaters, metrics.clone());
-        let fleet = Fleet::new(
-            connections,
-            places,
-            hub.shards.clone(),
-            control(&resolved, &state, shards.addresses().len())?,
-            settings.without_shards.0.clone(),
-            matches!(shards, Shards::Sought { .. }).then(|| self.discovery(&credentials).seek()),
-            metrics.clone(),
-        );
-        // Who joins now hears which shards the run does without.
-        self.serve(runtime, &hub, &metrics, edge, gate)?;
-        let parts = Parts {
-            fleet,
-            adjusted: hub.resolved.subscribe(),
-            environment: spec.clone(),
-            assembler: Assembler::new(&settings, spec.observation.bytes()),
-            input: architecture.input,
-            device: learner.online().device(),
-            rng: seed::generator(settings.seed, Purpose::Sampling, &[incarnation.into()]),
-            priorities: priorities.clone(),
-            metrics: metrics.clone(),
-            health: health.clone(),
-            updates: learner.updates(),
-            settings,
-        };
-        let (intake, replay) = Intake::new(parts);
+        let directory = journal.path().to_owned();
+        let sources = Sources { places: heard, replay };
+        let (hub, reports) = Hub::new(charter, resolved.clone(), directory, sources, Clock::system());
         let lookout = Lookout {
-            live,
+            live: Arc::new(Live::new(lookout::past(journal.path()))),
             metrics: metrics.clone(),
-            replay: replay.clone(),
             hub: hub.clone(),
             updates_before: learner.updates(),
         };
+        let page = lookout.page();
+        let served = telemetry::serve_with_page(&self.telemetry, "learner", registry, health.clone(), page);
+        runtime.block_on(served)?;
+
+        let connections = connect(shards, &credentials, &told);
+        let updaters = connections.iter().map(Shard::updater).collect();
+        let pool = ShardPool::new(
+            connections,
+            places,
+            published,
+            control(&resolved, &journal.state, shards.addresses().len())?,
+            resolved.settings.without_shards.0.clone(),
+            matches!(shards, Shards::Sought { .. }).then(|| self.discovery(&credentials).seek()),
+            Clock::system(),
+        );
+        // Who joins now hears which shards the run does without.
+        self.serve(runtime, &hub, &metrics, edge, gate)?;
         runtime.spawn(lookout.run());
-        // Intake counts the places itself.
-        let (prepared, batches) = mpsc::channel(1024);
-        let (phase, phases) = watch::channel(Phase::Training);
-        let intake = runtime.spawn(intake.run(prepared, phases));
-        health.ready();
-        events.send(&Event::Ready { run_dir: directory.path().to_owned(), frames: state.frames });
-        Ok(Training {
-            course: Course::new(incarnation, &state),
-            directory,
-            record,
-            resolved,
-            learner,
-            hub,
-            metrics,
-            batches,
-            replay,
-            phase,
-            intake: Some(intake),
-            priorities,
-            reports,
-            events,
-            state,
-            stop,
-            farewell: Duration::from_secs(self.farewell),
-            handle: runtime.handle().clone(),
-        })
-    }
-
-    /// The run's directory, made or taken up, and what to go on from.
-    fn directory(&self, resolved: &Resolved) -> Result<(RunDir, Option<Checkpoint>)> {
-        if !self.run_dir.join("config.toml").is_file() {
-            return Ok((RunDir::create(&self.run_dir, resolved)?, None));
-        }
-        let (directory, before) = RunDir::open(&self.run_dir)?;
-        if before.game != resolved.game {
-            bail!(
-                "{} has a run of {}, not of {}: choose another --run-dir",
-                self.run_dir.display(),
-                before.game,
-                resolved.game
-            );
-        }
-        let folder = directory.checkpoints();
-        checkpoint::tidy(&folder).context("can't tidy the checkpoints; free some space")?;
-        directory.write_config(resolved)?;
-        let checkpoint = match Checkpoint::newest(&folder) {
-            Err(CheckpointError::None(_)) => None,
-            found => Some(found?),
+        let parts = Parts {
+            pool,
+            adjusted: hub.watch_settings(),
+            environment: spec,
+            rng: seed::generator(resolved.settings.seed, Purpose::Sampling, &[incarnation.into()]),
+            priorities: Priorities::spawn(updaters, metrics.clone()),
+            metrics: metrics.clone(),
+            health: health.clone(),
+            publish: Publish { status, counted: watch::Sender::new(Counted::default()) },
+            settings: resolved.settings.clone(),
         };
-        Ok((directory, checkpoint))
-    }
-
-    fn charter(
-        &self,
-        directory: &RunDir,
-        resolved: &Resolved,
-        architecture: &Architecture,
-        incarnation: u32,
-    ) -> Result<Charter> {
-        Ok(Charter {
-            run: run_name(directory.path())?,
-            incarnation,
-            config: serde_json::to_string(resolved)?,
-            architecture: serde_json::to_string(architecture)?,
-        })
+        let collector = Collector::for_learner(&parts.settings, &parts.environment, &learner);
+        let handle = runtime.handle().clone();
+        let replay = RemoteReplay::start(parts, collector, handle.clone());
+        health.ready();
+        events.send(&Event::Ready { run_dir: journal.path().to_owned(), frames: journal.state.frames });
+        let crew = Crew { hub, reports, evaluations: Evaluations::new(incarnation) };
+        let farewell = Duration::from_secs(self.farewell);
+        let process = Process { metrics, events, stop, farewell, handle };
+        Ok(Cluster::new(Trainer { learner, replay }, journal, crew, process, resolved))
     }
 
     fn serve(
@@ -359,43 +275,31 @@ impl Args {
     }
 }
 
+/// The environment's description, and a network for it.
+fn make_learner(resolved: &Resolved) -> Result<(Spec, Learner)> {
+    let settings = &resolved.settings;
+    if settings.lockstep {
+        bail!(
+            "these settings are for lockstep: train with 'quiver train --lockstep', or set lockstep = false"
+        );
+    }
+    tch::set_num_threads(settings.torch_threads as i32);
+    let spec = envs::make(&resolved.game, &settings.environment(), settings.seed)?.spec().clone();
+    let mut rng = seed::generator(settings.seed, Purpose::Weights, &[]);
+    let learner = Learner::new(settings, &spec, setup::device(settings.device)?, &mut rng)?;
+    Ok((spec, learner))
+}
+
+fn connect(shards: &Shards, credentials: &Credentials, told: &Told) -> Vec<Shard> {
+    (0u64..)
+        .zip(shards.addresses())
+        .map(|(seed, address)| Shard::new(address.clone(), credentials.clone(), told.clone(), seed))
+        .collect()
+}
+
 fn control(resolved: &Resolved, state: &State, shards: usize) -> Result<Control> {
     let limiter = adjust::limiter(&resolved.settings)?;
     Ok(Control::new(limiter, shards, state.agent_steps, &state.marks))
-}
-
-/// The run's name: random, made once, kept in its directory.
-fn run_name(directory: &Path) -> Result<String> {
-    let path = directory.join(RUN_NAME);
-    if let Some(name) = read_if_there(&path)? {
-        return Ok(name.trim().to_owned());
-    }
-    let mut bytes = [0; 16];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .context("no random numbers")?;
-    let name: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    write_whole(&path, name.as_bytes())?;
-    Ok(name)
-}
-
-pub(crate) fn read_if_there(path: &Path) -> Result<Option<String>> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("can't read {}", path.display())),
-    }
-}
-
-/// Counts this start of the learner. On the disk before anyone hears of it: no two starts may have one number.
-fn next_incarnation(directory: &Path) -> Result<u32> {
-    let path = directory.join(INCARNATION);
-    let last = match read_if_there(&path)? {
-        Some(text) => text.trim().parse().with_context(|| format!("{} is damaged", path.display()))?,
-        None => 0u32,
-    };
-    let next = last.checked_add(1).context("the learner was started too often")?;
-    write_whole(&path, next.to_string().as_bytes())?;
-    Ok(next)
 }
 
 /// True once SIGINT or SIGTERM came; a second one ends the process at once.

@@ -2,7 +2,7 @@
 
 use agents::Batch;
 use envs::{Element, Observation, Spec};
-use learner::{Assembler, Learner, setup};
+use learner::{Assembler, Learner};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use replay::{Chunk, InitialPriority, LaneKey, NewItem, Step, Store, Taken, WeightsVersion};
@@ -30,7 +30,7 @@ fn spec() -> Spec {
 
 /// Twenty steps whose frame is their number and whose reward is ten times that; one-step transitions.
 fn store(settings: &Settings) -> Store {
-    let mut store = Store::new(setup::store(settings, &spec()), 0).unwrap();
+    let mut store = Store::new(coordinator::store_options(settings, &spec()), 0).unwrap();
     let mut encoder = replay::codec::Encoder::new(settings.frame_codec, spec().observation.bytes());
     let mut frames = Vec::new();
     let mut pack = |number: u16| {
@@ -117,13 +117,10 @@ fn the_target_network_follows_every_few_updates() {
     let settings = settings();
     let mut learner = learner(&settings);
     let batch = batch(&settings, &learner, 16, &mut ChaCha8Rng::seed_from_u64(3));
-    let file =
-        |learner: &Learner, name| learner.save().into_iter().find(|(file, _)| *file == name).unwrap().1;
-    let first = file(&learner, learner::trainer::TARGET);
+    let [_, first, _] = learner.save();
     for update in 1..=5 {
         learner.update(&batch, 0.0).unwrap();
-        let (online, target) =
-            (file(&learner, learner::trainer::WEIGHTS), file(&learner, learner::trainer::TARGET));
+        let [online, target, _] = learner.save();
         assert_ne!(online, first);
         assert_eq!(target, if update < 5 { first.clone() } else { online });
     }
@@ -136,12 +133,13 @@ fn updates_bring_the_values_towards_their_targets() {
     settings.discount = 0.0;
     let mut learner = learner(&settings);
     let batch = batch(&settings, &learner, 32, &mut ChaCha8Rng::seed_from_u64(4));
-    let before = learner.update(&batch, 0.0).unwrap().td_error;
+    let before = learner.update(&batch, 0.0).unwrap().figures.td_error;
     for _ in 0..2_000 {
         learner.update(&batch, 0.0).unwrap();
     }
     let after = learner.update(&batch, 0.0).unwrap();
-    assert!(after.td_error < before / 10.0, "|TD| went from {before} to {}", after.td_error);
+    let td_error = after.figures.td_error;
+    assert!(td_error < before / 10.0, "|TD| went from {before} to {td_error}");
     assert_eq!(after.priorities.len(), 32);
 }
 
@@ -156,7 +154,7 @@ fn a_saved_learner_goes_on_exactly() {
         if update == 6 {
             let saved = resumed.save();
             let mut other = learner(&settings);
-            let [weights, target, optimiser] = saved.each_ref().map(|(_, bytes)| bytes.as_slice());
+            let [weights, target, optimiser] = saved.each_ref().map(Vec::as_slice);
             other.restore(resumed.updates(), [weights, target, optimiser]).unwrap();
             resumed = other;
         }
@@ -187,6 +185,6 @@ fn examining_sees_what_the_update_will_and_changes_nothing() {
     let taken = pass.q.gather(1, &batch.actions.unsqueeze(1), false).squeeze_dim(1);
     assert_eq!(numbers(&(&pass.targets - taken)), numbers(&pass.td_errors));
     let update = learner.update(&batch, 0.0).unwrap();
-    assert_eq!(pass.loss.double_value(&[]), update.loss);
-    assert_eq!(pass.td_errors.abs().mean(Kind::Double).double_value(&[]), update.td_error);
+    assert_eq!(pass.loss.double_value(&[]), update.figures.loss);
+    assert_eq!(pass.td_errors.abs().mean(Kind::Double).double_value(&[]), update.figures.td_error);
 }

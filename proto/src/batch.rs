@@ -223,6 +223,16 @@ impl Batch {
 }
 
 impl<'a> BatchItem<'a> {
+    /// How the shard drew it.
+    pub fn draw(&self) -> Draw {
+        Draw {
+            key: self.key(),
+            probability: self.probability(),
+            times_sampled: self.times_sampled(),
+            age_inserts: self.age_inserts(),
+        }
+    }
+
     /// Its name.
     pub fn key(&self) -> ItemKey {
         let Batch { columns, .. } = self.batch;

@@ -1,7 +1,7 @@
-//! Messages to domain types and back; every rejection is here.
+//! Messages to domain types and back, with shapes, ranges and counts checked.
 //!
-//! What depends on what is stored (order, references, incarnations) is the table's business. Here it is shapes, ranges
-//! and counts.
+//! Batches are checked in [`crate::batch`], reports in [`crate::play`]. What depends on what is stored (order, references,
+//! incarnations) the store checks.
 
 use bytes::{BufMut, BytesMut};
 use replay::codec::{Codec, UnknownCodec};

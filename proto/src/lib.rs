@@ -8,6 +8,7 @@ pub mod batch;
 pub mod convert;
 pub mod limits;
 pub mod play;
+pub mod status;
 
 mod steps;
 

@@ -2,12 +2,13 @@
 
 use proto::limits::{POINTS_MAX, WAIT_MILLISECONDS_MAX};
 use proto::{Invalid, PROTOCOL, v1};
+use replay::Allowance;
 use replay::codec::UnknownCodec;
 use replay::store::Recovered;
 use replay::store::look::{Histogram, Look};
 
 use crate::refusal::Refusal;
-use crate::shard::{Allowance, Change, Learner, Standing, TableStanding, Writer};
+use crate::shard::{Change, Learner, Writer};
 
 /// Bytes of a run's name. Ours have some thirty.
 const RUN_BYTES_MAX: usize = 256;
@@ -77,40 +78,6 @@ pub(crate) fn wait_milliseconds(wait: u32) -> Result<u32, Refusal> {
         return Err(Invalid::range("wait_milliseconds", wait, range).into());
     }
     Ok(wait)
-}
-
-pub(crate) fn shard_message(id: &str, standing: &Standing, writers_waiting: u32) -> v1::Shard {
-    let Standing { counters, .. } = standing;
-    let table = |table: &TableStanding| v1::TableStanding {
-        items: table.items,
-        mass: table.mass,
-        largest_priority: table.largest_priority,
-        inserts: table.counters.inserts,
-        evicted: table.counters.evicted,
-        reclaimed_items: table.counters.reclaimed_items,
-        samples: table.counters.samples,
-        used_up: table.counters.used_up,
-        updates: table.counters.updates,
-        stale_updates: table.counters.stale_updates,
-        removed_items: table.counters.removed_items,
-    };
-    v1::Shard {
-        id: id.to_owned(),
-        incarnation: standing.incarnation,
-        bytes_used: standing.bytes_used,
-        inserts_allowed: standing.inserts_allowed,
-        writers_waiting,
-        counters: Some(v1::Counters {
-            chunks: counters.chunks,
-            duplicate_chunks: counters.duplicate_chunks,
-            lost_chunks: counters.lost_chunks,
-            steps: counters.steps,
-            actions: counters.actions,
-            inserts: standing.inserts(),
-            items_without_frames: counters.items_without_frames,
-        }),
-        tables: standing.tables.iter().map(table).collect(),
-    }
 }
 
 pub(crate) fn look_message(look: Look, top: v1::Batch) -> v1::InspectReply {

@@ -7,12 +7,11 @@ use prometheus::core::Collector;
 use prometheus::{
     Counter, Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
 };
-use replay::TableCounters;
 use replay::store::Recovered;
+use replay::{ShardStatus, TableCounters};
 use tokio::time::Instant;
 
 use crate::refusal::{Reason, Refusal};
-use crate::shard::Standing;
 
 /// From 10 µs, a chunk of a few steps, to about 0.7 s, a batch of thousands on a busy machine.
 const SECONDS_FIRST: f64 = 1e-5;
@@ -152,17 +151,17 @@ impl Metrics {
         })
     }
 
-    /// Takes over where the shard stands. Only its owner calls this, once for each job.
-    pub(crate) fn observe(&self, standing: &Standing) {
+    /// Exports the shard's status. Only its owner calls this, once for each job.
+    pub(crate) fn observe(&self, status: &ShardStatus) {
         let mut tables = TableCounters::default();
-        standing.tables.iter().for_each(|table| tables += table.counters);
-        let counters = &standing.counters;
-        self.items.set(standing.tables.iter().map(|table| table.items as i64).sum());
-        self.capacity.set(standing.tables.iter().map(|table| table.capacity as i64).sum());
-        self.mass.set(standing.tables.iter().map(|table| table.mass).sum());
-        self.bytes_used.set(standing.bytes_used as i64);
-        self.bytes_max.set(standing.bytes_max as i64);
-        self.inserts_allowed.set(i64::try_from(standing.inserts_allowed).unwrap_or(i64::MAX));
+        status.tables.iter().for_each(|table| tables += table.counters);
+        let counters = &status.counters;
+        self.items.set(status.tables.iter().map(|table| table.items as i64).sum());
+        self.capacity.set(status.tables.iter().map(|table| table.capacity as i64).sum());
+        self.mass.set(status.tables.iter().map(|table| table.mass).sum());
+        self.bytes_used.set(status.bytes_used as i64);
+        self.bytes_max.set(status.bytes_max as i64);
+        self.inserts_allowed.set(i64::try_from(status.inserts_allowed).unwrap_or(i64::MAX));
         for (counter, total) in [
             (&self.inserts, tables.inserts),
             (&self.agent_steps, counters.actions),

@@ -14,13 +14,14 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use replay::ShardStatus;
 use tokio::sync::futures::Notified;
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard, oneshot, watch};
 use tokio::task::{JoinError, spawn_blocking};
 
 use crate::metrics::{Metrics, OneMore};
 use crate::refusal::Refusal;
-use crate::shard::{Shard, Standing};
+use crate::shard::Shard;
 
 /// What changes rarely.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -78,10 +79,10 @@ pub fn keep(shard: Shard, metrics: Metrics, sync_each: bool) -> (Handle, Ended) 
         turn: turn.clone(),
         metrics: metrics.clone(),
     };
-    let standing = shard.standing();
-    published.publish(&standing);
+    let status = shard.status();
+    published.publish(&status);
     let living = Living { shard, published, _alive: alive };
-    let kept = Kept { living: Some(Box::new(living)), standing, changes: 0 };
+    let kept = Kept { living: Some(Box::new(living)), status, changes: 0 };
     let disk = sync_each.then(|| Mutex::new(0));
     let shard = Arc::new(Mutex::new(kept));
     (Handle(Arc::new(Owner { shard, disk, phase, inserts, turn, metrics })), Ended(ended))
@@ -203,9 +204,9 @@ impl Drop for Turn<'_> {
 struct Kept {
     /// Gone after a failure.
     living: Option<Box<Living>>,
-    /// Where it stood after the last job.
-    standing: Standing,
-    /// Jobs after which it stood elsewhere.
+    /// Its status after the last job.
+    status: ShardStatus,
+    /// Jobs that changed the status.
     changes: u64,
 }
 
@@ -221,12 +222,12 @@ impl Kept {
         // A job that panics takes the shard with it: nobody shall trust what it leaves.
         let mut living = self.living.take().ok_or(Refusal::Stopping)?;
         let result = job(&mut living.shard);
-        let standing = living.shard.standing();
-        living.published.publish(&standing);
+        let status = living.shard.status();
+        living.published.publish(&status);
         self.living = Some(living);
         // Whatever changes the store is counted, so those who only look do not wait for the disk.
-        self.changes += u64::from(standing != self.standing);
-        self.standing = standing;
+        self.changes += u64::from(status != self.status);
+        self.status = status;
         Ok((result, self.changes))
     }
 }
@@ -240,12 +241,12 @@ struct Published {
 }
 
 impl Published {
-    fn publish(&self, standing: &Standing) {
-        let phase = Phase { configured: standing.configured, finished: standing.finished };
+    fn publish(&self, status: &ShardStatus) {
+        let phase = Phase { configured: status.configured, finished: status.finished };
         replace_if_other(&self.phase, phase);
-        replace_if_other(&self.inserts, standing.inserts());
-        self.metrics.observe(standing);
-        if standing.has_room() {
+        replace_if_other(&self.inserts, status.inserts());
+        self.metrics.observe(status);
+        if status.has_room() {
             self.turn.notify_one();
         }
     }

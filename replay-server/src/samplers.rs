@@ -34,15 +34,15 @@ pub(crate) async fn serve(
         let updates = updates.map_err(Refusal::from)?;
         let sample = move |shard: &mut Shard| {
             let sampled = shard.sample(&learner, table, &points, allowance, updates.as_ref())?;
-            Ok::<_, Refusal>((sampled, shard.standing()))
+            Ok::<_, Refusal>((sampled, shard.status()))
         };
         let (sampled, time) = context.shard.timed(sample).await?;
-        let ((mut batch, updated), standing) = sampled?;
+        let ((mut batch, updated), status) = sampled?;
         if reliabilities {
             rely(context, table, &mut batch).await?;
         }
         context.metrics.sample_seconds.observe(time.as_secs_f64());
-        let shard = Some(context.shard_message(&standing));
+        let shard = Some(context.status_message(status));
         let (applied, stale) = (updated.applied, updated.stale);
         let batch = batch.finish();
         context.metrics.drawn(&batch);

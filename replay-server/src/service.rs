@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use proto::v1::replay_server::Replay;
 use proto::{PROTOCOL, v1};
+use replay::ShardStatus;
 use rpc::edge::Edge;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, timeout};
@@ -14,7 +15,7 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::metrics::{Metrics, OneMore};
 use crate::owner::Handle;
 use crate::refusal::Refusal;
-use crate::shard::{Shard, Standing};
+use crate::shard::Shard;
 use crate::waiting::Waiters;
 use crate::writers::End;
 use crate::{convert, samplers, writers};
@@ -54,19 +55,19 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub fn shard_message(&self, standing: &Standing) -> v1::Shard {
-        let waiting = u32::try_from(self.metrics.writers_waiting.get()).unwrap_or(0);
-        convert::shard_message(&self.id, standing, waiting)
+    pub fn status_message(&self, mut status: ShardStatus) -> v1::ShardStatus {
+        status.writers_blocked = u32::try_from(self.metrics.writers_waiting.get()).unwrap_or(0);
+        proto::status::status_message(&status)
     }
 
-    /// Has a job done and looks where the shard stands then.
-    async fn standing_after<T>(
+    /// Runs a job on the shard and returns the shard's status after it.
+    async fn status_after<T>(
         &self,
         job: impl FnOnce(&mut Shard) -> Result<T, Refusal>,
-    ) -> Result<(T, v1::Shard), Refusal> {
-        let call = self.shard.call(|shard| job(shard).map(|result| (result, shard.standing())));
-        let (result, standing) = call.await??;
-        Ok((result, self.shard_message(&standing)))
+    ) -> Result<(T, v1::ShardStatus), Refusal> {
+        let call = self.shard.call(|shard| job(shard).map(|result| (result, shard.status())));
+        let (result, status) = call.await??;
+        Ok((result, self.status_message(status)))
     }
 
     async fn stopped(&self) {
@@ -130,7 +131,7 @@ impl ReplayService {
         let updates = request.updates.ok_or(proto::Invalid::Missing("updates"))?;
         let updates = proto::convert::updates(&updates)?;
         let update = move |shard: &mut Shard| shard.update(&learner, &updates);
-        let ((updated, removed), shard) = self.context.standing_after(update).await?;
+        let ((updated, removed), shard) = self.context.status_after(update).await?;
         let (applied, stale) = (updated.applied, updated.stale);
         Ok(v1::UpdatePrioritiesReply { applied, stale, removed, shard: Some(shard) })
     }
@@ -152,10 +153,10 @@ impl ReplayService {
                     "the learner said what this shard holds"
                 );
             }
-            Ok::<_, Refusal>(shard.standing())
+            Ok::<_, Refusal>(shard.status())
         };
         // To make room for a whole store takes a while.
-        let standing = if news {
+        let status = if news {
             self.context.shard.call_long(grant).await??
         } else {
             self.context.shard.call(grant).await??
@@ -163,7 +164,7 @@ impl ReplayService {
         if finished {
             self.context.ended.send_replace(true);
         }
-        let shard = self.context.shard_message(&standing);
+        let shard = self.context.status_message(status);
         if shard.counters.is_some_and(|counters| counters.inserts >= request.until_inserts) || wait.is_zero()
         {
             return Ok(v1::GrantReply { shard: Some(shard) });
@@ -176,7 +177,7 @@ impl ReplayService {
             _ = timeout(wait, self.context.shard.inserts(request.until_inserts)) => {}
             () = self.context.stopped() => return Err(Refusal::Stopping),
         }
-        let ((), shard) = self.context.standing_after(|_| Ok(())).await?;
+        let ((), shard) = self.context.status_after(|_| Ok(())).await?;
         Ok(v1::GrantReply { shard: Some(shard) })
     }
 
@@ -186,7 +187,7 @@ impl ReplayService {
             let told = told.map(|(run, spec)| (run.to_owned(), proto::convert::store_message(spec)));
             Ok((told, shard.recovered()))
         };
-        let ((told, recovered), shard) = self.context.standing_after(look).await?;
+        let ((told, recovered), shard) = self.context.status_after(look).await?;
         let (run, store) = told.unzip();
         Ok(v1::InfoReply {
             protocol: PROTOCOL,
@@ -195,7 +196,7 @@ impl ReplayService {
             shard: Some(shard),
             durable: self.context.durable,
             uptime_seconds: self.context.started.elapsed().as_secs_f64(),
-            waiters: self.context.waiters.list(),
+            waiters: self.context.waiters.list().into_iter().map(proto::status::blocked_message).collect(),
             recovered: Some(convert::recovered_message(recovered)),
         })
     }

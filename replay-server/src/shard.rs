@@ -1,9 +1,8 @@
 //! What one shard is: a store, whose run it belongs to, which learner it obeys, and how much it may take in.
 //!
-//! Everything is decided here and nothing waits: a chunk for which there is no allowance is handed back. No gRPC, no
-//! clock, no threads.
-
-mod standing;
+//! Everything is decided here and nothing waits: a chunk for which there is no allowance is handed back. No clock, no
+//! threads, no calls. Of the wire it knows one thing: sampled items are copied from the ring straight into the message
+//! that leaves ([`BatchBuilder`]), so that frames are copied once.
 
 use std::sync::Arc;
 
@@ -14,11 +13,13 @@ use replay::codec::Codec;
 use replay::store::directory::{Holds, random_incarnation};
 use replay::store::look::Look;
 use replay::store::{Home, Recovered};
-use replay::{Chunk, Draw, Episode, Inserted, ItemKey, Saving, Store, StoreOptions, Updated};
+use replay::{
+    Allowance, Chunk, Draw, Episode, Inserted, ItemKey, Saving, ShardStatus, Store, StoreOptions,
+    TableStatus, Updated,
+};
 
 use crate::home::Place;
 use crate::refusal::Refusal;
-pub use standing::{Standing, TableStanding};
 
 /// Bytes of memory that an item can take beside the ring: its slot, its place, its weight.
 const ITEM_BYTES_MAX: u64 = 64;
@@ -55,9 +56,6 @@ pub struct Writer {
     /// The shard that it means, by name; empty for any.
     pub shard: String,
 }
-
-/// How many inserts a shard may have taken in since it began to count.
-pub use replay::control::Allowance;
 
 /// What became of a chunk.
 #[derive(Debug, PartialEq)]
@@ -304,25 +302,28 @@ impl Shard {
         self.told.as_ref().map(|told| told.store.home().clone())
     }
 
-    /// Where it stands.
-    pub fn standing(&self) -> Standing {
+    /// What the shard holds and has counted. Which writers are blocked is the service's to add.
+    pub fn status(&self) -> ShardStatus {
+        let id = self.place.id().to_owned();
         let Some(Told { store, allowance, finished, .. }) = &self.told else {
-            return Standing { incarnation: self.incarnation, ..Standing::default() };
+            return ShardStatus { id, incarnation: self.incarnation, ..ShardStatus::default() };
         };
-        let table = |table: &replay::Table| TableStanding {
+        let table = |table: &replay::Table| TableStatus {
             items: table.len() as u64,
             capacity: table.options().capacity as u64,
             mass: table.mass(),
             largest_priority: table.largest_priority().get(),
             counters: table.counters(),
         };
-        Standing {
+        ShardStatus {
+            id,
             incarnation: store.incarnation(),
             configured: true,
             finished: *finished,
             bytes_used: store.bytes_used() as u64,
             bytes_max: store.options().bytes_max as u64,
             inserts_allowed: *allowance,
+            writers_blocked: 0,
             counters: store.counters(),
             tables: store.tables().iter().map(table).collect(),
         }

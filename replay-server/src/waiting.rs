@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use proto::v1;
+use replay::BlockedCaller;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tonic::Status;
@@ -51,13 +52,13 @@ impl Waiters {
     }
 
     /// Those who wait, the longest first.
-    pub fn list(&self) -> Vec<v1::Waiter> {
-        let message = |entry: &Entry| v1::Waiter {
+    pub fn list(&self) -> Vec<BlockedCaller> {
+        let blocked = |entry: &Entry| BlockedCaller {
             who: entry.who.clone(),
-            what: entry.what.clone(),
+            on: entry.what.clone(),
             seconds: entry.since.elapsed().as_secs_f64(),
         };
-        self.book().entries.values().take(LISTED_MAX).map(message).collect()
+        self.book().entries.values().take(LISTED_MAX).map(blocked).collect()
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {

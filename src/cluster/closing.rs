@@ -106,8 +106,8 @@ impl Cluster<'_> {
     fn last_words(&mut self, event: Event, ending: Ending) -> Ending {
         let told = match event {
             // Where it stands is of no interest any more, and would hide what is waited for.
-            Event::Standing(standing) => {
-                self.frames = standing.frames;
+            Event::Progress(progress) => {
+                self.frames = progress.frames;
                 None
             }
             other => self.heard(other),

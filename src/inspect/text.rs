@@ -22,7 +22,7 @@ pub fn page(roll: &Roll, before: &Seen, now: &Seen) -> String {
 
 /// The same for programs.
 pub fn shard_json(roll: &Roll, before: &Seen, now: &Seen) -> Value {
-    let number = roll.number(&now.standing().id);
+    let number = roll.number(&now.status.id);
     let mut value = now.json(Some(before));
     value["number"] = number.into();
     value["standing"] = number.and_then(|number| roll.standing(number)).into();
@@ -42,7 +42,8 @@ pub fn missing_json(missing: &Missing) -> Value {
 }
 
 fn write_page(page: &mut String, roll: &Roll, before: &Seen, now: &Seen) -> std::fmt::Result {
-    let (shard, counts) = (now.standing(), now.counts());
+    let (shard, held) = (&now.status, now.table());
+    let counts = held.counters;
     let kept = if now.info.durable { "on disk" } else { "in memory" };
     let up = now.info.uptime_seconds;
     let place = roll.number(&shard.id);
@@ -54,7 +55,6 @@ fn write_page(page: &mut String, roll: &Roll, before: &Seen, now: &Seen) -> std:
     let Some(store) = &now.info.store else {
         return writeln!(page, "  no learner has said yet what it holds");
     };
-    let totals = shard.counters.unwrap_or_default();
     writeln!(page, "  run        {}", now.info.run)?;
     let table = store.tables.get(now.table).cloned().unwrap_or_default();
     let names: Vec<&str> = store.tables.iter().map(|table| table.name.as_str()).collect();
@@ -67,9 +67,9 @@ fn write_page(page: &mut String, roll: &Roll, before: &Seen, now: &Seen) -> std:
         table.remover,
         table.priority_exponent
     )?;
-    let full = 100.0 * counts.items as f64 / table.capacity.max(1) as f64;
-    writeln!(page, "  items      {} of {} ({full:.1}%)", number(counts.items), number(table.capacity))?;
-    let each = shard.bytes_used as f64 / counts.items.max(1) as f64;
+    let full = 100.0 * held.items as f64 / table.capacity.max(1) as f64;
+    writeln!(page, "  items      {} of {} ({full:.1}%)", number(held.items), number(table.capacity))?;
+    let each = shard.bytes_used as f64 / held.items.max(1) as f64;
     let part = 100.0 * shard.bytes_used as f64 / store.bytes_max.max(1) as f64;
     writeln!(
         page,
@@ -82,7 +82,7 @@ fn write_page(page: &mut String, roll: &Roll, before: &Seen, now: &Seen) -> std:
         page,
         "  inserts    {} ({inserts:.0}/s), {} more allowed",
         number(counts.inserts),
-        number(shard.inserts_allowed.saturating_sub(totals.inserts))
+        number(shard.inserts_allowed.saturating_sub(shard.inserts()))
     )?;
     writeln!(page, "  samples    {} ({samples:.0}/s), {ratio:.2} for each insert", number(counts.samples))?;
     writeln!(
@@ -99,7 +99,7 @@ fn write_page(page: &mut String, roll: &Roll, before: &Seen, now: &Seen) -> std:
         number(counts.updates),
         number(counts.stale_updates)
     )?;
-    writeln!(page, "  priorities mass {:.4}, largest {:.4}", counts.mass, counts.largest_priority)?;
+    writeln!(page, "  priorities mass {:.4}, largest {:.4}", held.mass, held.largest_priority)?;
     let recovered = now.info.recovered.unwrap_or_default();
     let damaged = [
         recovered.damaged_chunks,

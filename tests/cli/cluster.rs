@@ -5,7 +5,7 @@ use std::fs;
 use run::event::Event;
 use serde_json::json;
 
-use crate::fakes::{finished, install, launch, sockets, standing, started_with, tell, wait_until};
+use crate::fakes::{finished, install, launch, progress, sockets, started_with, tell, wait_until};
 use crate::place::Place;
 
 /// A learner that ends well as soon as a file is there.
@@ -197,7 +197,7 @@ fn players_that_end_when_all_is_played_are_left_alone() {
     let learner = format!(
         "ready\nawait \"$SEEN/both\"\n{}\ntouch \"$SEEN/last-frame\"\nawait \"$SEEN/actor-0-done\"\n\
          await \"$SEEN/actor-1-done\"\nsleep 2\n{}",
-        standing(20_000),
+        progress(20_000),
         finished()
     );
     install(&place, &learner, actor, "idle");

@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use run::event::{Event, Outcome, Standing};
+use run::event::{Event, Outcome, Progress};
 use serde_json::Value;
 
 use crate::halves::ECHO;
@@ -71,8 +71,8 @@ pub fn tell(event: &Event) -> String {
 }
 
 /// Training has got to this frame.
-pub fn standing(frames: u64) -> String {
-    tell(&Event::Standing(Standing { frames, ..Standing::default() }))
+pub fn progress(frames: u64) -> String {
+    tell(&Event::Progress(Progress { frames, ..Progress::default() }))
 }
 
 /// All is done.

@@ -42,7 +42,7 @@ fn a_run_goes_on_by_what_was_changed_also_after_its_learner_was_killed() {
     adjust(&cluster, "samples_per_insert", "8").unwrap();
     until("samples per insert come to be 8", || {
         let counts = || [0, 1].map(|shard| cluster.table(shard));
-        let sum = |tables: [v1::TableStanding; 2]| {
+        let sum = |tables: [v1::TableStatus; 2]| {
             let samples: u64 = tables.iter().map(|table| table.samples).sum();
             (samples, tables.iter().map(|table| table.inserts).sum::<u64>())
         };

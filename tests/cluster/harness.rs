@@ -123,7 +123,7 @@ impl Cluster {
         self.info(shard).shard.unwrap().counters.unwrap()
     }
 
-    pub fn table(&self, shard: usize) -> v1::TableStanding {
+    pub fn table(&self, shard: usize) -> v1::TableStatus {
         self.info(shard).shard.unwrap().tables.first().copied().unwrap_or_default()
     }
 

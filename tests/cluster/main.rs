@@ -20,7 +20,7 @@ mod reliability;
 mod restarts;
 mod sampling;
 mod secured;
-#[path = "../../crates/replay/tests/statistics/mod.rs"]
+#[path = "../../crates/coordinator/tests/statistics/mod.rs"]
 mod statistics;
 mod stopping;
 mod strangers;

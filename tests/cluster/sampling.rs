@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
+use coordinator::spread::{Masses, Point};
 use proto::{StoreSpec, Updates, v1};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use replay::Allowance;
 use replay::codec::Codec;
-use replay::control::Allowance;
-use replay::spread::{Masses, Point};
 use replay::{
     Chunk, InitialPriority, ItemKey, LaneKey, NewItem, Remover, Sampler, Step, StoreOptions, TableOptions,
     Taken, WeightsVersion,
@@ -18,7 +18,7 @@ use replay::{
 use rpc::address::Address;
 use rpc::channel::Credentials;
 use rpc::place::Place;
-use rpc::shard::{News, Shard, Told};
+use rpc::shard::{Shard, Told};
 use rpc::writer::Writer;
 use tempfile::TempDir;
 
@@ -87,7 +87,7 @@ impl Shards {
     }
 
     /// Asks until the shard answers; its process may just be starting.
-    async fn news(&mut self, index: usize) -> News {
+    async fn news(&mut self, index: usize) -> replay::ShardStatus {
         let client = &mut self.clients[index];
         patiently(async {
             loop {
@@ -138,7 +138,7 @@ impl Shards {
         })
         .await;
         self.priorities[index].extend(priorities);
-        assert_eq!(self.news(index).await.items, inserts);
+        assert_eq!(self.news(index).await.first_table().items, inserts);
     }
 
     /// Gives items of a shard new priorities.
@@ -158,7 +158,7 @@ impl Shards {
     async fn masses(&mut self) -> Masses {
         let mut masses = Vec::new();
         for index in 0..4 {
-            masses.push(self.news(index).await.mass);
+            masses.push(self.news(index).await.first_table().mass);
         }
         Masses::new(masses)
     }

@@ -102,7 +102,7 @@ pub async fn grant(
     told: &Told,
     store: bool,
     allowance: Option<v1::Allowance>,
-) -> Result<v1::Shard, Status> {
+) -> Result<v1::ShardStatus, Status> {
     let request = v1::GrantRequest {
         caller: Some(proto::caller(&told.run)),
         learner_incarnation: LEARNER_INCARNATION,

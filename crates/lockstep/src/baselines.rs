@@ -13,7 +13,7 @@ pub fn play(
     episodes: u32,
     note: impl Fn(&str),
 ) -> Result<Vec<Evaluation>> {
-    let online = run.learner.online();
+    let online = run.trainer.learner.online();
     let (architecture, device) = (online.architecture(), online.device());
     let played = actor::baselines::play(
         &run.resolved,

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use actor::evaluation::{Games, Who, play};
 use agents::{Architecture, Behaviour, QNetwork};
 use anyhow::Result;
-use learner::{setup, trainer};
+use learner::{checkpoint, setup};
 use run::checkpoint::Checkpoint;
 use run::order::Agent;
 use run::record::{AGENT, Evaluation};
 use settings::Resolved;
 use settings::choices::EvaluationPolicy;
 
-use crate::cut;
 use run::output::say;
 
 /// A set of games that several players can play, so that their scores compare.
@@ -86,11 +85,19 @@ impl TrainedAgent {
         let algorithm = agents::agent(settings);
         let architecture = Architecture::new(settings, &*algorithm, &spec)?;
         let mut network = QNetwork::random(architecture, device, &mut rng)?;
-        network.load(&checkpoint.read(trainer::WEIGHTS)?).map_err(|error| checkpoint.nonsense(error))?;
+        network.load(&checkpoint.read(checkpoint::WEIGHTS)?).map_err(|error| checkpoint.nonsense(error))?;
         let name = checkpoint.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let policy = agent.policy.unwrap_or(settings.evaluation_policy);
-        let age = cut::age(&checkpoint)?;
-        Ok(Self { network, agent: algorithm, age, policy, checkpoint: name, spec, resolved })
+        let state = checkpoint::read_state(&checkpoint)?;
+        Ok(Self {
+            network,
+            agent: algorithm,
+            age: (state.frames, state.updates),
+            policy,
+            checkpoint: name,
+            spec,
+            resolved,
+        })
     }
 
     /// How it draws its actions.

@@ -1,15 +1,13 @@
 //! Actor, replay and learner joined in one thread of control.
 //!
-//! Read [`lockstep`] for one turn of a run; whoever wants to see what each update learns from looks on through a
-//! [`Watch`]. [`evaluate`] plays a run's weights for their scores. The rest is what `quiver` starts by an [`Order`]:
-//! `train` is the life of a run, `cut` its checkpoints.
+//! Read [`lockstep`] for one turn of a run; a [`Watch`] observes what each update learns from. [`evaluate`] plays a run's weights for their scores. The rest is what `quiver` starts by an [`Order`]:
+//! `train` is the life of a run.
 #![forbid(unsafe_code)]
 
 pub mod evaluate;
 pub mod lockstep;
 
 mod baselines;
-mod cut;
 mod play;
 mod probe;
 mod progress;
@@ -17,7 +15,8 @@ mod summary;
 mod train;
 mod video;
 
-pub use lockstep::{Lockstep, Turn, Watch};
+pub use learner::Watch;
+pub use lockstep::{Lockstep, Turn};
 
 use anyhow::{Result, bail};
 use run::order::Order;

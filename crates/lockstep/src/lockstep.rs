@@ -1,59 +1,47 @@
 //! One thread of control: play a step, store it, and learn as often as the ratio says.
 //!
-//! Everything that decides the future is in [`Lockstep`], so that a checkpoint is one consistent cut (see
-//! `cut`) and the same seed gives the same weights, killed and resumed or not.
+//! The trainer is the learner's, on a store in this process. Everything that decides the future is in [`Lockstep`], so a
+//! checkpoint is one consistent cut and the same seed gives the same weights, killed and resumed or not.
+
+use std::io;
 
 use actor::seed::{self, Purpose};
 use actor::{EpisodeEnd, Player};
-use agents::Batch;
-use anyhow::{Context, Result, bail};
-use learner::importance::{self, Importance};
-use learner::{Assembler, Learner, Update, setup};
-use rand_chacha::ChaCha8Rng;
-use replay::rate::RateLimiter;
-use replay::{Episode, Store, WeightsVersion};
+use anyhow::{Context, Result};
+use coordinator::store_options;
+use envs::Spec;
+use learner::checkpoint::{self, LockstepState, State};
+use learner::{Learner, LocalReplay, Trainer, Watch, setup};
+use replay::{Store, WeightsVersion};
+use run::averages::Figures;
+use run::checkpoint::{Checkpoint, Writer};
 use settings::Resolved;
+
+/// The file of a checkpoint that holds the replay.
+const REPLAY: &str = "replay.bin";
 
 /// A run in memory.
 pub struct Lockstep {
     /// Its settings.
     pub resolved: Resolved,
-    /// Networks and optimiser.
-    pub learner: Learner,
+    /// Networks, optimiser and experience.
+    pub trainer: Trainer<LocalReplay>,
     /// Environments.
     pub player: Player,
-    /// Experience.
-    pub store: Store,
     /// Emulator frames so far.
     pub frames: u64,
     /// Decisions so far.
     pub agent_steps: u64,
-    /// Draws batches.
-    pub sampling: ChaCha8Rng,
-    limiter: RateLimiter,
-    importance: Importance,
-    assembler: Assembler,
+    spec: Spec,
 }
-
-/// Looks on at updates as they are made. What it sees it can not change, so a run is the same watched or not.
-pub trait Watch {
-    /// Just before a gradient step: the networks it starts from and the batch it learns from.
-    fn before(&mut self, _learner: &Learner, _batch: &Batch) {}
-
-    /// Just after the same step.
-    fn after(&mut self, _learner: &Learner, _batch: &Batch) {}
-}
-
-/// Nobody looks.
-impl Watch for () {}
 
 /// What one turn gave.
 #[derive(Debug, Default)]
 pub struct Turn {
     /// Games that ended.
     pub episodes: Vec<EpisodeEnd>,
-    /// Updates made, each with the mean of its importance weights.
-    pub updates: Vec<(Update, f64)>,
+    /// Updates made.
+    pub updates: Vec<Figures>,
 }
 
 impl Lockstep {
@@ -61,32 +49,24 @@ impl Lockstep {
     pub fn new(resolved: Resolved) -> Result<Self> {
         let settings = &resolved.settings;
         let device = setup::device(settings.device)?;
-        let options = settings.environment();
-        let spec = envs::make(&resolved.game, &options, 0)?.spec().clone();
+        let spec = envs::make(&resolved.game, &settings.environment(), 0)?.spec().clone();
         let mut weights_rng = seed::generator(settings.seed, Purpose::Weights, &[]);
         let learner = Learner::new(settings, &spec, device, &mut weights_rng)?;
-        let ratio = settings
-            .samples_per_insert
-            .0
-            .context("lockstep needs a ratio of samples to inserts: give --samples-per-insert a number")?;
-        let limiter = RateLimiter::new(Some(ratio), settings.min_size.0, settings.batch_size as u64, None)?;
-        Ok(Self {
-            player: Player::new(&resolved, 0, 0, 1)?,
-            store: Store::new(setup::store(settings, &spec), 0)?,
-            frames: 0,
-            agent_steps: 0,
-            sampling: seed::generator(settings.seed, Purpose::Sampling, &[]),
-            limiter,
-            importance: Importance::new(settings),
-            assembler: Assembler::new(settings, spec.observation.bytes()),
-            learner,
-            resolved,
-        })
+        let sampling = seed::generator(settings.seed, Purpose::Sampling, &[]);
+        let store = Store::new(store_options(settings, &spec), 0)?;
+        let replay = LocalReplay::new(settings, &spec, &learner, store, sampling)?;
+        let player = Player::new(&resolved, 0, 0, 1)?;
+        Ok(Self { resolved, trainer: Trainer { learner, replay }, player, frames: 0, agent_steps: 0, spec })
+    }
+
+    /// Updates made so far.
+    pub fn updates(&self) -> u64 {
+        self.trainer.learner.updates()
     }
 
     /// The version of the weights that act now.
     pub fn weights_version(&self) -> WeightsVersion {
-        WeightsVersion { incarnation: 0, number: self.learner.updates() }
+        WeightsVersion { incarnation: 0, number: self.updates() }
     }
 
     /// One decision in every lane, then all the updates that are due.
@@ -94,19 +74,20 @@ impl Lockstep {
         self.turn_watched(&mut ())
     }
 
-    /// A turn with someone looking on at its updates.
+    /// A turn whose updates are observed.
     pub fn turn_watched(&mut self, watch: &mut dyn Watch) -> Result<Turn> {
         let weights = self.weights_version();
-        let played = self.player.step(self.learner.online(), weights, self.agent_steps, |_| true)?;
+        let online = self.trainer.learner.online();
+        let played = self.player.step(online, weights, self.agent_steps, |_| true)?;
         self.frames += played.frames;
         self.agent_steps += played.agent_steps;
         for chunk in played.chunks {
-            self.store.insert(&chunk)?;
+            self.trainer.replay.insert(&chunk)?;
         }
-        self.check_room()?;
+        self.trainer.replay.check_room()?;
         let mut turn = Turn { episodes: played.episodes, updates: Vec::new() };
-        while self.update_is_due() {
-            turn.updates.push(self.update(watch)?);
+        while let Some(figures) = self.trainer.step(self.progress(), watch)? {
+            turn.updates.push(figures);
         }
         Ok(turn)
     }
@@ -116,61 +97,38 @@ impl Lockstep {
         self.frames as f64 / self.resolved.settings.frames.0 as f64
     }
 
-    /// Frames that do not fit take their transitions along; a replay that can't hold `min_size` would train on few.
-    fn check_room(&self) -> Result<()> {
-        let (table, wanted) = (&self.store.tables()[0], self.resolved.settings.min_size.0);
-        let held = table.len();
-        let short = table.counters().inserts >= wanted && (held as u64) < wanted;
-        if short || self.store.counters().items_without_frames > 0 {
-            bail!(
-                "replay_bytes holds {held} transitions and min_size is {wanted}: raise replay_bytes or lower min_size"
-            );
-        }
-        Ok(())
+    /// Writes everything that the run needs to continue.
+    pub fn save(&self, state: &State, writer: &mut Writer) -> io::Result<()> {
+        let lanes = self.player.save().map_err(io::Error::other)?;
+        let sampling = self.trainer.replay.rng().clone();
+        let state = State { lockstep: Some(LockstepState { sampling, lanes }), ..state.clone() };
+        checkpoint::save(&self.trainer.learner, &state, writer)?;
+        writer.file(REPLAY, |mut out| self.trainer.replay.store().save(&mut out))
     }
 
-    fn update_is_due(&self) -> bool {
-        let counters = self.store.table_counters();
-        self.limiter.can_sample(counters.inserts, counters.samples)
-    }
-
-    fn update(&mut self, watch: &mut dyn Watch) -> Result<(Update, f64)> {
-        let settings = &self.resolved.settings;
-        let draws = self.store.sample(0, settings.batch_size, settings.stratified, &mut self.sampling)?;
-        let mut episodes: Vec<Episode> = Vec::new();
-        for draw in &draws {
-            let item = self.store.item(0, draw.key).context("a sampled transition is in the store")?;
-            self.assembler.add(item.lead(), item.frames(), item.steps())?;
-            if settings.strategy.needs_reliability {
-                let (lane, first) = (item.lane(), item.first_step());
-                if !episodes.iter().any(|episode| episode.holds(lane, first)) {
-                    episodes.extend(self.store.episode(0, draw.key));
-                }
-                let episode = episodes.iter().find(|episode| episode.holds(lane, first));
-                self.assembler.rely(episode.context("it was there a moment ago")?.reliability(first));
-            }
-        }
-        let weights = self.importance.exponent(self.learner.updates()).map(|exponent| {
-            let probabilities: Vec<f64> = draws.iter().map(|draw| draw.probability).collect();
-            importance::weights(&probabilities, exponent)
-        });
-        let mean_weight =
-            weights.as_ref().map_or(1.0, |weights| weights.iter().sum::<f64>() / weights.len() as f64);
-        let online = self.learner.online();
-        let batch = self.assembler.finish(&online.architecture().input, online.device(), weights.as_deref());
-        watch.before(&self.learner, &batch);
-        let update = self.learner.update(&batch, self.progress())?;
-        watch.after(&self.learner, &batch);
-        let keys = draws.iter().map(|draw| draw.key);
-        let updates: Vec<_> = keys.zip(update.priorities.iter().copied()).collect();
-        self.store.update_priorities(0, &updates);
-        Ok((update, mean_weight))
+    /// Puts a new run of the same settings where a checkpoint was written.
+    pub fn restore(&mut self, checkpoint: &Checkpoint) -> Result<State> {
+        let mut state = checkpoint::restore(&mut self.trainer.learner, checkpoint)?;
+        let LockstepState { sampling, lanes } = state
+            .lockstep
+            .take()
+            .context("a cluster wrote this checkpoint: resume the run without lockstep, or start another")?;
+        self.player.restore(&lanes).map_err(|error| checkpoint.nonsense(error))?;
+        let options = self.trainer.replay.store().options().clone();
+        let store = Store::load(options, 0, &mut checkpoint.reader(REPLAY)?)
+            .map_err(|error| checkpoint.nonsense(error))?;
+        let (settings, learner) = (&self.resolved.settings, &self.trainer.learner);
+        self.trainer.replay = LocalReplay::new(settings, &self.spec, learner, store, sampling)?;
+        (self.frames, self.agent_steps) = (state.frames, state.agent_steps);
+        Ok(state)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agents::Batch;
+    use learner::Learner;
     use settings::Layers;
 
     #[derive(Default)]
@@ -205,10 +163,10 @@ mod tests {
         let (mut alone, mut watched, mut looker) = (start(), start(), Looker::default());
         let mut losses = Vec::new();
         for _ in 0..400 {
-            losses.extend(alone.turn().unwrap().updates.iter().map(|(update, _)| update.loss));
+            losses.extend(alone.turn().unwrap().updates.iter().map(|figures| figures.loss));
             watched.turn_watched(&mut looker).unwrap();
         }
-        assert_eq!(alone.learner.save(), watched.learner.save());
+        assert_eq!(alone.trainer.learner.save(), watched.trainer.learner.save());
         assert!(losses.len() > 250);
         assert_eq!(looker.losses, losses, "what is examined is what is learned from");
         let updates = losses.len() as u64;

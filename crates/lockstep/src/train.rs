@@ -3,28 +3,22 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use actor::seed::{self, Purpose};
 use anyhow::{Context, Result};
+use learner::checkpoint::{self, State};
+use learner::journal::{FINAL, Journal};
+use learner::replay::Replay;
 use run::RunDir;
-use run::checkpoint::{self, Checkpoint, CheckpointError};
-use run::event::Outcome;
+use run::checkpoint::{Checkpoint, CheckpointError};
 use run::progress::Progress;
-use run::record::{AGENT, Cut, Episode, Evaluation, Record};
+use run::record::{AGENT, Cut, Evaluation, Record};
 use settings::Resolved;
 
 use crate::baselines;
-use crate::cut::{self, Ledger};
 use crate::evaluate::{Tournament, evaluation};
 use crate::lockstep::Lockstep;
-use crate::progress::Meters;
 use crate::summary;
-
-const RECORD_FAILED: &str = "can't write the run's record (free some space, then go on with --resume)";
-
-/// The checkpoint of a run that has ended.
-const FINAL: &str = "final";
 
 /// Trains a new run in `path`, or goes on with the one that is there.
 pub fn train(path: &Path, resolved: Resolved, resume: bool) -> Result<()> {
@@ -35,15 +29,11 @@ pub fn train(path: &Path, resolved: Resolved, resume: bool) -> Result<()> {
     training.run(&stop)
 }
 
-/// A run with its directory and record.
+/// A run with its journal.
 struct Training {
-    directory: RunDir,
-    record: Record,
+    journal: Journal,
     run: Lockstep,
-    ledger: Ledger,
-    meters: Meters,
     progress: Progress,
-    since: Instant,
 }
 
 impl Training {
@@ -51,55 +41,47 @@ impl Training {
         // The run is built first: if memory, ROM or device is missing, no directory is left behind.
         let run = Lockstep::new(resolved)?;
         let directory = RunDir::create(path, &run.resolved)?;
-        match Record::open(directory.path(), &Cut::default()) {
-            Ok(record) => {
-                let mut training = Self::assemble(directory, record, run, Ledger::default());
-                training.evaluate().inspect_err(|_| training.directory.discard())?;
-                Ok(training)
-            }
-            Err(error) => {
-                directory.discard();
-                Err(error.into())
-            }
-        }
+        let record = Record::open(directory.path(), &Cut::default()).inspect_err(|_| directory.discard())?;
+        let mut training = Self::new(Journal::new(directory, record, State::default()), run);
+        training.evaluate().inspect_err(|_| training.journal.discard())?;
+        Ok(training)
     }
 
     fn resume(path: &Path, resolved: Resolved) -> Result<Self> {
         let (directory, _) = RunDir::open(path)?;
-        checkpoint::tidy(&directory.checkpoints()).context("can't tidy the checkpoints; free some space")?;
+        let folder = directory.checkpoints();
+        run::checkpoint::tidy(&folder).context("can't tidy the checkpoints; free some space")?;
         let mut run = Lockstep::new(resolved)?;
-        let checkpoint = match Checkpoint::newest(&directory.checkpoints()) {
+        let checkpoint = match Checkpoint::newest(&folder) {
             Err(CheckpointError::None(_)) => {
-                // Ended before its first checkpoint: in lockstep, starting over is going on.
+                // Ended before its first checkpoint: in lockstep, starting over is resuming.
                 let record = Record::open(directory.path(), &Cut::default())?;
-                let mut training = Self::assemble(directory, record, run, Ledger::default());
+                let mut training = Self::new(Journal::new(directory, record, State::default()), run);
                 training.progress.say("there is no checkpoint yet: starting from the first frame");
                 training.evaluate()?;
                 return Ok(training);
             }
             found => found?,
         };
-        let ledger = cut::restore(&mut run, &checkpoint)?;
+        let state = run.restore(&checkpoint)?;
         directory.write_config(&run.resolved)?;
-        let folder = directory.checkpoints();
         let goes_further = run.frames < run.resolved.settings.frames.0;
         // A run that had ended has nothing after its last checkpoint but its final evaluation, which stays.
         let had_ended = folder.join(FINAL).is_dir();
-        let cut = if goes_further && had_ended { Cut::whole() } else { ledger.cut.clone() };
+        let cut = if goes_further && had_ended { Cut::whole() } else { state.cut.clone() };
         if goes_further {
-            checkpoint::remove(&folder, FINAL).context("can't delete the former end")?;
+            run::checkpoint::remove(&folder, FINAL).context("can't delete the former end")?;
         }
         let record = Record::open(directory.path(), &cut)?;
-        let training = Self::assemble(directory, record, run, ledger);
+        let training = Self::new(Journal::new(directory, record, state), run);
         training.progress.say(&format!("going on from {}", checkpoint.path().display()));
         Ok(training)
     }
 
-    fn assemble(directory: RunDir, record: Record, run: Lockstep, ledger: Ledger) -> Self {
+    fn new(journal: Journal, run: Lockstep) -> Self {
         let mut progress = Progress::new(&run.resolved);
-        progress.begin(&run.resolved, directory.path(), run.frames);
-        let meters = Meters::new(&run);
-        Self { directory, record, run, ledger, meters, progress, since: Instant::now() }
+        progress.begin(&run.resolved, journal.path(), run.frames);
+        Self { journal, run, progress }
     }
 
     fn run(&mut self, stop: &AtomicBool) -> Result<()> {
@@ -136,23 +118,18 @@ impl Training {
                 return Err(error);
             }
         };
+        (self.journal.state.frames, self.journal.state.agent_steps) = (self.run.frames, self.run.agent_steps);
         for end in turn.episodes {
-            let episode = Episode {
-                frames: self.run.frames,
-                score: end.score,
-                steps: end.steps,
-                truncated: end.truncated,
-            };
-            self.record.episode(&episode).context(RECORD_FAILED)?;
-            self.meters.episode(end.score);
+            self.journal.episode(end.score, end.steps, end.truncated)?;
         }
-        for (update, weight) in turn.updates {
-            if let Some(training) = self.meters.update(&self.run, &update, weight) {
-                self.record.training(&training).context(RECORD_FAILED)?;
-            }
+        let (updates, made) = (self.run.updates(), turn.updates.len() as u64);
+        for (number, figures) in (updates - made + 1..).zip(&turn.updates) {
+            self.journal.update(figures);
+            self.journal.training(number, &self.run.trainer.replay.status())?;
         }
         if self.progress.is_due() {
-            self.progress.show(&self.meters.standing(&self.run));
+            let replay = self.run.trainer.replay.status();
+            self.progress.show(&self.journal.progress(updates, 0, replay));
         }
         Ok(())
     }
@@ -160,15 +137,9 @@ impl Training {
     fn evaluate(&mut self) -> Result<()> {
         let settings = &self.run.resolved.settings;
         let evaluation = self.play_agent(settings.evaluate_episodes, "evaluating")?;
-        self.record.evaluation(&evaluation).context(RECORD_FAILED)?;
-        self.meters.evaluated(evaluation.mean);
+        let learner = &self.run.trainer.learner;
+        self.journal.evaluation(&evaluation, |state, writer| checkpoint::save(learner, state, writer))?;
         self.progress.evaluated(&evaluation);
-        if self.run.frames > 0 && self.ledger.best.is_none_or(|best| evaluation.mean > best) {
-            self.ledger.best = Some(evaluation.mean);
-            checkpoint::write(&self.directory.checkpoints(), "best", |writer| {
-                cut::save(&self.run, &self.ledger, false, writer)
-            })?;
-        }
         Ok(())
     }
 
@@ -176,12 +147,12 @@ impl Training {
         let settings = &self.run.resolved.settings;
         let policy = settings.evaluation_policy;
         let tournament = self.tournament();
-        let learner = &self.run.learner;
+        let learner = &self.run.trainer.learner;
         let behaviour = actor::rules::evaluation_behaviour(learner.agent(), policy);
         let who = actor::evaluation::Who::Agent(learner.agent(), learner.online(), behaviour);
         let scores = tournament
             .play(who, episodes, |done| self.progress.note(&format!("{what}: game {done} of {episodes}")))?;
-        Ok(evaluation(AGENT, policy, scores, self.run.frames, self.run.learner.updates()))
+        Ok(evaluation(AGENT, policy, scores, self.run.frames, self.run.updates()))
     }
 
     /// Games of an evaluation now; another count of frames means other games.
@@ -192,26 +163,18 @@ impl Training {
     }
 
     fn checkpoint(&mut self) -> Result<()> {
-        self.ledger.cut = self.record.cut().context(RECORD_FAILED)?;
-        self.ledger.seconds += self.since.elapsed().as_secs_f64();
-        self.since = Instant::now();
-        let folder = self.directory.checkpoints();
-        checkpoint::write(&folder, &self.run.frames.to_string(), |writer| {
-            cut::save(&self.run, &self.ledger, true, writer)
-        })?;
-        checkpoint::prune(&folder, self.run.resolved.settings.checkpoints_kept as usize)
-            .context("can't delete old checkpoints")
+        let (updates, kept) = (self.run.updates(), self.run.resolved.settings.checkpoints_kept);
+        self.journal.checkpoint(updates, kept, |state, writer| self.run.save(state, writer))
     }
 
     fn stopped(&mut self) -> Result<()> {
         self.progress.end();
-        run::summary::print_stopped(self.directory.path(), self.run.frames);
+        run::summary::print_stopped(self.journal.path(), self.run.frames);
         Ok(())
     }
 
     /// The end. The last checkpoint is written, so whoever stops this can have it again by resuming.
     fn finish(&mut self, stop: &AtomicBool) -> Result<()> {
-        let folder = self.directory.checkpoints();
         let settings = self.run.resolved.settings.clone();
         let mut evaluations = vec![self.play_agent(settings.evaluate_final_episodes, "final evaluation")?];
         if stop.load(Ordering::Relaxed) {
@@ -229,17 +192,9 @@ impl Training {
         if stop.load(Ordering::Relaxed) {
             return self.stopped();
         }
-        for evaluation in &evaluations {
-            self.record.evaluation(evaluation).context(RECORD_FAILED)?;
-        }
-        let newest = Checkpoint::newest(&folder)?;
-        checkpoint::write(&folder, FINAL, |writer| {
-            cut::FILES_OF_AN_AGENT.iter().try_for_each(|file| writer.link(&newest, file))
-        })?;
+        let outcome = self.journal.finish(evaluations)?;
         self.progress.end();
-        let (frames, updates, seconds) = (self.run.frames, self.run.learner.updates(), self.ledger.seconds);
-        let outcome = Outcome { frames, updates, seconds, evaluations };
-        summary::print(self.directory.path(), &self.run.resolved, &outcome);
+        summary::print(self.journal.path(), &self.run.resolved, &outcome);
         Ok(())
     }
 }

@@ -14,7 +14,8 @@ fn main() {
     let resolved = Layers::default().resolve(Some("space_invaders")).expect("a known game");
     let mut history = History::new();
     history.shards = 2;
-    let mut sample = Sample { shards: 2, evaluators: 1, ..Sample::default() };
+    let mut sample = Sample { evaluators: 1, ..Sample::default() };
+    sample.replay.shards = 2;
     for second in 0..3600 {
         let time = f64::from(second);
         let is_full = second > 240;
@@ -23,8 +24,8 @@ fn main() {
         let speed = f64::from(sample.actors) * if is_full { 362.0 } else { 900.0 } * wobble;
         sample.seconds = time;
         sample.frames += speed as u64;
-        sample.items = (sample.frames / 4).min(1_000_000);
-        sample.bytes = sample.items * 311;
+        sample.replay.items = (sample.frames / 4).min(1_000_000);
+        sample.replay.bytes = sample.replay.items * 311;
         sample.training_score = (second > 60)
             .then(|| 180.0 + 250.0 * (1.0 - (-time / 2000.0).exp()) + 30.0 * (time / 90.0).sin());
         if is_full {
@@ -33,7 +34,7 @@ fn main() {
             sample.trained += training;
             sample.waited += 0.97 - training;
             sample.prepared += 0.31 * speed / 724.0;
-            sample.ratio = Some(8.0 + 0.9 * (-(time - 240.0) / 60.0).exp());
+            sample.replay.samples_per_insert = Some(8.0 + 0.9 * (-(time - 240.0) / 60.0).exp());
         } else {
             sample.waited += 0.99;
         }
@@ -41,7 +42,7 @@ fn main() {
             let mean = 150.0 + 420.0 * (1.0 - (-time / 1800.0).exp()) + 25.0 * (time / 500.0).sin();
             history.evaluations.push(Point { frames: sample.frames as f64, mean, error: 32.0 });
         }
-        history.push(sample);
+        history.push(sample.clone());
     }
     print!("{}", html(&resolved, &history));
 }

@@ -58,7 +58,7 @@ fn speed(
     time: &TimeAxis,
     count: fn(&Sample) -> u64,
 ) -> Chart {
-    let speeds = over(samples, |first, last| Stretch { first, last }.speed(|sample| count(sample) as f64));
+    let speeds = over(samples, |first, last| Stretch::new(first, last).speed(|sample| count(sample) as f64));
     let text = spoken(&speeds, time);
     let panel = Panel::new("", time.axis(), upwards(&speeds)).with(Layer::curve(
         "",
@@ -97,8 +97,10 @@ fn score(story: &Story<'_>, samples: &[Sample]) -> Chart {
 }
 
 fn ratio(story: &Story<'_>, samples: &[Sample], time: &TimeAxis) -> Chart {
-    let ratios: Vec<(f64, f64)> =
-        samples.iter().filter_map(|sample| Some((sample.seconds, sample.ratio?))).collect();
+    let ratios: Vec<(f64, f64)> = samples
+        .iter()
+        .filter_map(|sample| Some((sample.seconds, sample.replay.samples_per_insert?)))
+        .collect();
     let target = story.settings.samples_per_insert.0;
     let mut panel = Panel::new("", time.axis(), around(&ratios, target)).with(Layer::curve(
         "measured",
@@ -122,13 +124,14 @@ fn replay(story: &Story<'_>, samples: &[Sample], time: &TimeAxis) -> Chart {
         let share = |sample: &Sample| 100.0 * of(sample) as f64 / all.max(1) as f64;
         samples.iter().map(|sample| (sample.seconds, share(sample))).collect()
     };
-    let (items, bytes) = (part(|sample| sample.items, capacity), part(|sample| sample.bytes, most));
+    let (items, bytes) =
+        (part(|sample| sample.replay.items, capacity), part(|sample| sample.replay.bytes, most));
     let now = story.now();
     let text = format!(
         "{} of {} transitions, {} of {} bytes.",
-        number(now.items as f64),
+        number(now.replay.items as f64),
         number(capacity as f64),
-        number(now.bytes as f64),
+        number(now.replay.bytes as f64),
         number(most as f64)
     );
     let panel = Panel::new("", time.axis(), Axis::linear("%").range(0.0..104.0))
@@ -165,14 +168,14 @@ fn shares(samples: &[Sample], time: &TimeAxis) -> Chart {
 
 /// A value for each sample and the one before it by as many seconds as figures of now are over, as (seconds, value). A
 /// slow update is counted when it ends, so neighbours alone would show nothing and then too much.
-fn over(samples: &[Sample], value: impl Fn(Sample, Sample) -> Option<f64>) -> Vec<(f64, f64)> {
+fn over(samples: &[Sample], value: impl Fn(&Sample, &Sample) -> Option<f64>) -> Vec<(f64, f64)> {
     let mut before = 0;
     let mut points = Vec::with_capacity(samples.len());
     for (at, sample) in samples.iter().enumerate().skip(1) {
         while before + 1 < at && samples[before + 1].seconds <= sample.seconds - NOW_SECONDS {
             before += 1;
         }
-        points.extend(value(samples[before], *sample).map(|value| (sample.seconds, value)));
+        points.extend(value(&samples[before], sample).map(|value| (sample.seconds, value)));
     }
     points
 }
@@ -247,7 +250,8 @@ mod tests {
             ..Sample::default()
         };
         let samples: Vec<Sample> = (0..60).map(sample).collect();
-        let speed = |first, last| Stretch { first, last }.speed(|sample| sample.updates as f64);
+        let speed =
+            |first: &Sample, last: &Sample| Stretch::new(first, last).speed(|sample| sample.updates as f64);
         let speeds = over(&samples, speed);
         assert_eq!(speeds.len(), 59);
         assert!(speeds[9..].iter().all(|(_, speed)| *speed == 0.2), "{speeds:?}");

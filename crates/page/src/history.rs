@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use replay::ReplayStatus;
 use run::curve::Point;
 
 /// Samples of the whole time, at most. When there are as many, every second one goes.
@@ -14,7 +15,7 @@ const KEPT_MAX: usize = 512;
 const RECENT_MAX: usize = 61;
 
 /// How a learner stands at one moment. Counts and seconds only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
     /// Seconds since this learner began.
     pub seconds: f64,
@@ -28,20 +29,14 @@ pub struct Sample {
     pub trained: f64,
     /// Seconds spent on sampling, unpacking and copying batches, which is done beside the training.
     pub prepared: f64,
-    /// Samples per insert, once the ratio has begun.
-    pub ratio: Option<f64>,
-    /// Transitions in the replay.
-    pub items: u64,
-    /// Bytes that they take.
-    pub bytes: u64,
     /// Mean score of the newest training games.
     pub training_score: Option<f64>,
     /// Actors that are connected.
     pub actors: u32,
     /// Evaluators that are connected.
     pub evaluators: u32,
-    /// Shards that answer.
-    pub shards: u32,
+    /// What the replay holds, and what the learner is blocked on.
+    pub replay: ReplayStatus,
 }
 
 /// Samples in the order of time, and what else there is to tell.
@@ -57,8 +52,6 @@ pub struct History {
     pub evaluations: Vec<Point>,
     /// Scores of training games before this life of the learner, as (frames, score).
     pub past_scores: Vec<(f64, f64)>,
-    /// What is waited for at this moment, in words.
-    pub waiting: Option<String>,
     /// Whether the run has ended.
     pub is_finished: bool,
     /// Shards that the run wants to answer.
@@ -76,7 +69,6 @@ impl History {
             recent: VecDeque::new(),
             evaluations: Vec::new(),
             past_scores: Vec::new(),
-            waiting: None,
             is_finished: false,
             shards: 0,
         }
@@ -87,7 +79,7 @@ impl History {
         if self.recent.len() == RECENT_MAX {
             self.recent.pop_front();
         }
-        self.recent.push_back(sample);
+        self.recent.push_back(sample.clone());
         self.passed += 1;
         if self.passed < self.stride && !self.kept.is_empty() {
             return;
@@ -114,28 +106,28 @@ impl History {
     /// The whole time in at most so many samples, the first and the newest among them.
     pub fn thinned(&self, most: usize) -> Vec<Sample> {
         let newest = self.now().filter(|now| self.kept.last().is_some_and(|last| last.seconds < now.seconds));
-        let all: Vec<Sample> = self.kept.iter().chain(newest).copied().collect();
+        let all: Vec<Sample> = self.kept.iter().chain(newest).cloned().collect();
         let step = all.len().div_ceil(most.max(2) - 1).max(1);
-        let mut thinned: Vec<Sample> = all.iter().step_by(step).copied().collect();
+        let mut thinned: Vec<Sample> = all.iter().step_by(step).cloned().collect();
         if let Some(last) = all.last().filter(|last| thinned.last() != Some(*last)) {
-            thinned.push(*last);
+            thinned.push(last.clone());
         }
         thinned
     }
 
     /// What has changed over about the last so many seconds.
     pub fn lately(&self, seconds: f64) -> Stretch {
-        let now = self.now().copied().unwrap_or_default();
+        let now = self.now().cloned().unwrap_or_default();
         let is_before = |sample: &&Sample| sample.seconds <= now.seconds - seconds;
         let before = self.recent.iter().rev().find(is_before);
         let before = before.or_else(|| self.kept.iter().rev().find(is_before));
-        let first = before.or(self.kept.first()).copied().unwrap_or_default();
+        let first = before.or(self.kept.first()).cloned().unwrap_or_default();
         Stretch { first, last: now }
     }
 }
 
 /// From one sample to a later one.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Stretch {
     /// Where it begins.
     pub first: Sample,
@@ -144,6 +136,11 @@ pub struct Stretch {
 }
 
 impl Stretch {
+    /// From `first` to `last`.
+    pub fn new(first: &Sample, last: &Sample) -> Self {
+        Self { first: first.clone(), last: last.clone() }
+    }
+
     /// How long it is.
     pub fn seconds(&self) -> f64 {
         self.last.seconds - self.first.seconds
@@ -188,7 +185,7 @@ mod tests {
     fn leaving_samples_out_does_not_change_speeds() {
         let history = filled(5_000);
         for pair in history.thinned(120).windows(2) {
-            let stretch = Stretch { first: pair[0], last: pair[1] };
+            let stretch = Stretch::new(&pair[0], &pair[1]);
             assert_eq!(stretch.speed(|sample| sample.frames as f64), Some(100.0));
         }
         assert!(history.thinned(120).len() <= 121);

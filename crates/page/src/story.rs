@@ -64,13 +64,13 @@ pub struct Shares {
 
 impl Shares {
     /// Between two samples; nothing if no time lies between them.
-    pub fn of(first: Sample, last: Sample) -> Option<Self> {
+    pub fn of(first: &Sample, last: &Sample) -> Option<Self> {
         let seconds = last.seconds - first.seconds;
         if seconds.is_nan() || seconds <= 0.0 {
             return None;
         }
         let share = |of: fn(&Sample) -> f64| {
-            let share = (of(&last) - of(&first)) / seconds;
+            let share = (of(last) - of(first)) / seconds;
             if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) }
         };
         let training = share(|sample| sample.trained);
@@ -93,7 +93,12 @@ pub struct Story<'a> {
 impl Story<'_> {
     /// The newest sample; all zero before the first.
     pub fn now(&self) -> Sample {
-        self.history.now().copied().unwrap_or_default()
+        self.history.now().cloned().unwrap_or_default()
+    }
+
+    /// What the learner is blocked on, if it is.
+    fn blocked_on(&self) -> Option<&str> {
+        self.history.now()?.replay.blocked_on.as_deref()
     }
 
     /// Frames a second, now.
@@ -129,7 +134,7 @@ impl Story<'_> {
             () if self.history.now().is_none() => State::Starting,
             () if now.frames >= self.settings.frames.0 => State::Evaluating,
             () if learns => State::Training,
-            () if self.history.waiting.is_some() => State::Waiting,
+            () if self.blocked_on().is_some() => State::Waiting,
             () => State::Starting,
         }
     }
@@ -137,12 +142,12 @@ impl Story<'_> {
     /// Where the time of the last minute went.
     pub fn shares(&self) -> Option<Shares> {
         let lately = self.history.lately(MINUTE_SECONDS);
-        Shares::of(lately.first, lately.last)
+        Shares::of(&lately.first, &lately.last)
     }
 
     /// Who waits for whom, in a sentence or two.
     pub fn verdict(&self) -> String {
-        match (self.state(), self.shares(), &self.history.waiting) {
+        match (self.state(), self.shares(), self.blocked_on()) {
             (State::Finished, ..) => "The run has ended; nobody waits.".into(),
             (State::Evaluating, ..) if self.now().evaluators == 0 => {
                 "All frames are played. The learner waits for an evaluator: start one with quiver-actor --evaluate."
@@ -186,6 +191,7 @@ impl Story<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use replay::ReplayStatus;
     use settings::choices::SamplesPerInsert;
     use settings::units::Frames;
 
@@ -235,9 +241,9 @@ mod tests {
             waited: 0.5 * seconds,
             ..Sample::default()
         };
-        let crowded = Shares::of(at(0.0, 0.0), at(10.0, 11.0)).unwrap();
+        let crowded = Shares::of(&at(0.0, 0.0), &at(10.0, 11.0)).unwrap();
         assert_eq!((crowded.training, crowded.waiting, crowded.other), (1.0, 0.0, 0.0));
-        assert_eq!(Shares::of(at(1.0, 0.0), at(1.0, 0.0)), None);
+        assert_eq!(Shares::of(&at(1.0, 0.0), &at(1.0, 0.0)), None);
     }
 
     #[test]
@@ -259,9 +265,10 @@ mod tests {
             (story.state(), story.verdict())
         };
         assert_eq!(told(&history), (State::Starting, "The learner starts.".into()));
-        history.waiting = Some("replay shard 1 to answer".into());
+        let blocked_on = Some("replay shard 1 to answer".to_owned());
+        let replay = ReplayStatus { blocked_on, ..ReplayStatus::default() };
         for second in 0..30 {
-            history.push(Sample { seconds: f64::from(second), ..Sample::default() });
+            history.push(Sample { seconds: f64::from(second), replay: replay.clone(), ..Sample::default() });
         }
         assert_eq!(
             told(&history),

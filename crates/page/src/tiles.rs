@@ -45,7 +45,7 @@ pub fn tiles(story: &Story<'_>) -> Vec<Tile> {
         score(story),
         Tile {
             label: "Samples per insert",
-            value: figure(now.ratio),
+            value: figure(now.replay.samples_per_insert),
             note: match story.settings.samples_per_insert.0 {
                 Some(target) => format!("target {}", short(target)),
                 None => "no target".into(),
@@ -71,11 +71,11 @@ fn score(story: &Story<'_>) -> Tile {
 
 fn replay(story: &Story<'_>) -> Tile {
     let (now, capacity) = (story.now(), story.settings.capacity.0);
-    let percent = 100.0 * now.items as f64 / capacity.max(1) as f64;
+    let percent = 100.0 * now.replay.items as f64 / capacity.max(1) as f64;
     Tile {
         label: "Replay",
         value: format!("{}% full", short(percent)),
-        note: format!("{} items · {} MB", grouped(now.items), short(now.bytes as f64 / 1e6)),
+        note: format!("{} items · {} MB", grouped(now.replay.items), short(now.replay.bytes as f64 / 1e6)),
     }
 }
 
@@ -86,7 +86,7 @@ fn members(story: &Story<'_>) -> Tile {
         value: counted(now.actors, story.settings.actors, "actor"),
         note: format!(
             "{} · {}",
-            counted(now.shards, story.history.shards, "shard"),
+            counted(now.replay.shards, story.history.shards, "shard"),
             counted(now.evaluators, now.evaluators, "evaluator")
         ),
     }

@@ -1,6 +1,7 @@
 //! The page as a browser gets it: whole, readable by a parser, and right whatever the figures are.
 
 use page::{History, Sample, html};
+use replay::ReplayStatus;
 use roxmltree::{Document, Node};
 use run::curve::Point;
 use settings::{Layers, Resolved};
@@ -23,13 +24,16 @@ fn history(seconds: u32) -> History {
             waited: 0.2 * seconds,
             trained: 0.7 * seconds,
             prepared: 0.3 * seconds,
-            ratio: Some(7.96),
-            items: 100 * count,
-            bytes: 31_000 * count,
             training_score: Some(181.5),
             actors: 1,
             evaluators: 1,
-            shards: 2,
+            replay: ReplayStatus {
+                shards: 2,
+                items: 100 * count,
+                bytes: 31_000 * count,
+                samples_per_insert: Some(7.96),
+                ..ReplayStatus::default()
+            },
         });
     }
     history.evaluations = vec![
@@ -152,12 +156,12 @@ fn figures_that_are_no_numbers_or_huge_are_shown_without_harm() {
         Point { frames: f64::NAN, mean: f64::NAN, error: f64::NAN },
     ];
     let (most, nan) = (u64::MAX, f64::NAN);
+    let ratio = |ratio| ReplayStatus { samples_per_insert: Some(ratio), ..ReplayStatus::default() };
     history.push(Sample {
         seconds: 60.0,
         frames: most,
         updates: most,
-        items: most,
-        bytes: most,
+        replay: ReplayStatus { items: most, bytes: most, ..ReplayStatus::default() },
         ..Sample::default()
     });
     history.push(Sample {
@@ -165,25 +169,31 @@ fn figures_that_are_no_numbers_or_huge_are_shown_without_harm() {
         waited: nan,
         trained: nan,
         prepared: nan,
-        ratio: Some(nan),
+        replay: ratio(nan),
         ..Sample::default()
     });
     history.push(Sample {
         seconds: nan,
-        ratio: Some(f64::INFINITY),
+        replay: ratio(f64::INFINITY),
         training_score: Some(-1e300),
         ..Sample::default()
     });
     checked(&html(&resolved(&[]), &history), |document| assert_eq!(texts(document, "h2"), HEADINGS));
-    history.push(Sample { seconds: 1e12, actors: u32::MAX, shards: u32::MAX, ..Sample::default() });
+    history.push(Sample {
+        seconds: 1e12,
+        actors: u32::MAX,
+        replay: ReplayStatus { shards: u32::MAX, ..ReplayStatus::default() },
+        ..Sample::default()
+    });
     checked(&html(&resolved(&[]), &history), |document| assert_eq!(texts(document, "h2"), HEADINGS));
 }
 
 #[test]
 fn what_is_waited_for_cannot_become_markup() {
     let mut history = History::new();
-    history.push(Sample::default());
-    history.waiting = Some("<script>alert(\"x\")</script> & more".into());
+    let blocked_on = Some("<script>alert(\"x\")</script> & more".to_owned());
+    history
+        .push(Sample { replay: ReplayStatus { blocked_on, ..ReplayStatus::default() }, ..Sample::default() });
     let page = html(&resolved(&[]), &history);
     assert!(!page.contains("alert(\""), "{page}");
     checked(&page, |document| {

@@ -11,8 +11,8 @@
 //! theirs.
 //!
 //! No sockets, clock, threads or random generator of its own; only `store` touches files. Drawing takes any `Rng`,
-//! and no frame is ever decoded. [`codec`], [`rate`], [`control`] and [`spread`] are here because writers and learners need
-//! them beside a store, not because the store uses them.
+//! and the store never decodes a frame. [`codec`] is here because writers and learners share the format of packed frames;
+//! the store does not use it.
 
 #![deny(unsafe_code)]
 
@@ -20,6 +20,7 @@ mod chunk;
 mod key;
 mod options;
 mod outcome;
+mod status;
 
 pub mod store;
 
@@ -27,14 +28,12 @@ mod blocks;
 mod sum_tree;
 
 pub mod codec;
-pub mod control;
-pub mod rate;
-pub mod spread;
 
 pub use chunk::{Chunk, InitialPriority, KEY_DISTANCE_MAX, LaneKey, NewItem, Step, Taken, WeightsVersion};
 pub use key::ItemKey;
 pub use options::{OptionsError, Remover, Sampler, StoreOptions, TABLES_MAX, TableOptions, UnknownName};
 pub use outcome::{Counters, Draw, Inserted, SampleError, TableCounters, Updated};
+pub use status::{Allowance, BlockedCaller, ReplayStatus, ShardStatus, TableStatus};
 pub use store::Store;
 pub use store::insert::InsertError;
 pub use store::item::{ItemView, stack_at};

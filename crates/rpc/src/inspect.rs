@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::channel::Channel;
 use proto::v1::replay_client::ReplayClient;
 use proto::{Batch, BatchItem, convert, v1};
+use replay::{ShardStatus, TableStatus};
 use serde_json::{Value, json};
 use tonic::{Response, Status};
 
@@ -22,6 +23,8 @@ pub struct Seen {
     pub at: Instant,
     /// What it says of itself.
     pub info: v1::InfoReply,
+    /// What it holds.
+    pub status: ShardStatus,
     /// Index of the table that was looked at.
     pub table: usize,
     /// Absent if the shard was not told yet what it holds.
@@ -49,7 +52,8 @@ pub async fn look(
             Some(answer(client.inspect(request)).await?)
         }
     };
-    Ok(Seen { address: address.clone(), at: Instant::now(), info, table: index.unwrap_or(0), look })
+    let status = info.shard.clone().map(proto::status::status).unwrap_or_default();
+    Ok(Seen { address: address.clone(), at: Instant::now(), info, status, table: index.unwrap_or(0), look })
 }
 
 /// The answer to a call, if it comes in time.
@@ -59,20 +63,15 @@ pub async fn answer<T>(call: impl Future<Output = Result<Response<T>, Status>>) 
 }
 
 impl Seen {
-    /// Where the shard stood.
-    pub fn standing(&self) -> v1::Shard {
-        self.info.shard.clone().unwrap_or_default()
-    }
-
-    /// Where the table stood.
-    pub fn counts(&self) -> v1::TableStanding {
-        self.standing().tables.get(self.table).copied().unwrap_or_default()
+    /// The table that was looked at.
+    pub fn table(&self) -> TableStatus {
+        self.status.tables.get(self.table).copied().unwrap_or_default()
     }
 
     /// Inserts and samples per second since another look.
     pub fn rates(&self, before: &Seen) -> (f64, f64) {
         let seconds = (self.at - before.at).as_secs_f64().max(1e-6);
-        let (now, then) = (self.counts(), before.counts());
+        let (now, then) = (self.table().counters, before.table().counters);
         let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
         (rate(now.inserts, then.inserts), rate(now.samples, then.samples))
     }
@@ -87,14 +86,14 @@ impl Seen {
 
     /// All of it as one object. Without a look `before` there are no rates.
     pub fn json(&self, before: Option<&Seen>) -> Value {
-        let (shard, counts) = (self.standing(), self.counts());
-        let totals = shard.counters.unwrap_or_default();
+        let (shard, held) = (&self.status, self.table());
+        let counts = held.counters;
         let rates = before.map(|before| self.rates(before));
         let histogram =
             |of: Option<v1::Histogram>| of.map(|h| json!({ "bounds": h.bounds, "counts": h.counts }));
         let look = self.look.clone().unwrap_or_default();
         let table = self.info.store.as_ref().and_then(|store| store.tables.get(self.table).cloned());
-        let waiters = self.info.waiters.iter();
+        let blocked = self.info.waiters.iter().cloned().map(proto::status::blocked);
         let recovered = self.info.recovered.unwrap_or_default();
         json!({
             "address": self.address.to_string(),
@@ -106,14 +105,14 @@ impl Seen {
             "bytes_used": shard.bytes_used,
             "bytes_max": self.info.store.as_ref().map(|store| store.bytes_max),
             "inserts_allowed": shard.inserts_allowed,
-            "chunks": totals.chunks,
-            "agent_steps": totals.actions,
+            "chunks": shard.counters.chunks,
+            "agent_steps": shard.counters.actions,
             "table": table.as_ref().map(|table| table.name.clone()),
             "capacity": table.as_ref().map(|table| table.capacity),
             "priority_exponent": table.as_ref().map(|table| table.priority_exponent),
-            "items": counts.items,
-            "mass": counts.mass,
-            "largest_priority": counts.largest_priority,
+            "items": held.items,
+            "mass": held.mass,
+            "largest_priority": held.largest_priority,
             "inserts": counts.inserts,
             "samples": counts.samples,
             "samples_per_insert": (counts.inserts > 0).then(|| counts.samples as f64 / counts.inserts as f64),
@@ -123,7 +122,7 @@ impl Seen {
             "reclaimed": counts.reclaimed_items,
             "updates": counts.updates,
             "stale_updates": counts.stale_updates,
-            "waiting": waiters.map(|w| json!({ "who": w.who, "what": w.what, "seconds": w.seconds })).collect::<Vec<_>>(),
+            "waiting": blocked.map(|b| json!({ "who": b.who, "what": b.on, "seconds": b.seconds })).collect::<Vec<_>>(),
             "damaged_chunks": recovered.damaged_chunks,
             "priorities": histogram(look.priorities),
             "ages_inserts": histogram(look.ages_inserts),

@@ -12,13 +12,11 @@ use proto::v1::replay_client::ReplayClient;
 use proto::{Batch, StoreSpec, Updates, convert, v1};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use replay::ItemKey;
+use replay::{ItemKey, ShardStatus};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
-
-use crate::shard::News;
 
 /// How long a shard may take to answer. It never waits by itself, so one that takes longer hangs.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(30);
@@ -59,7 +57,7 @@ struct Inbox {
     under_way: VecDeque<bool>,
     /// Batches that came and were not taken.
     ready: VecDeque<Batch>,
-    news: News,
+    status: ShardStatus,
     stale: u64,
 }
 
@@ -89,7 +87,7 @@ impl Sampler {
             // The hello draws nothing and says where the shard stands.
             under_way: VecDeque::from([false]),
             ready: VecDeque::new(),
-            news: News::default(),
+            status: ShardStatus::default(),
             stale: 0,
         };
         let mut sampler = Self { requests, inbox, options, rng, updates: Updates::default() };
@@ -114,7 +112,7 @@ impl Sampler {
 
     /// New priorities, sent along with the next request. Keys of another incarnation than the shard's are stale.
     pub async fn update(&mut self, updates: &Updates) -> Result<(), Status> {
-        let incarnation = self.inbox.news.incarnation;
+        let incarnation = self.inbox.status.incarnation;
         let own = |key: &ItemKey| key.incarnation == incarnation;
         let count = self.updates.priorities.len() + updates.priorities.len();
         self.updates.priorities.extend(updates.priorities.iter().filter(|(key, _)| own(key)));
@@ -147,9 +145,9 @@ impl Sampler {
         Ok(self.inbox.stale)
     }
 
-    /// Where the shard stood with the last reply.
-    pub fn news(&self) -> &News {
-        &self.inbox.news
+    /// The shard's status as of the last reply.
+    pub fn status(&self) -> &ShardStatus {
+        &self.inbox.status
     }
 
     /// Updates so far whose items were gone.
@@ -179,7 +177,8 @@ impl Sampler {
         };
         let batch = !points.is_empty();
         let updates = take(&mut self.updates);
-        let updates = updates.map(|updates| convert::updates_message(&updates, self.inbox.news.incarnation));
+        let updates =
+            updates.map(|updates| convert::updates_message(&updates, self.inbox.status.incarnation));
         let table = self.options.table as u32;
         permit.send(v1::SampleRequest { points, table, updates, ..v1::SampleRequest::default() });
         self.inbox.under_way.push_back(batch);
@@ -198,7 +197,7 @@ impl Inbox {
         let reply = timeout(ANSWER_WAIT_MAX, self.replies.message()).await.map_err(|_| silent())??;
         let reply = reply.ok_or_else(ended)?;
         self.stale = self.stale.saturating_add(reply.stale);
-        self.news = reply.shard.map(News::from).unwrap_or_default();
+        self.status = reply.shard.map(proto::status::status).unwrap_or_default();
         let brings_batch =
             self.under_way.pop_front().ok_or_else(|| Status::internal("an answer to nothing"))?;
         if brings_batch {

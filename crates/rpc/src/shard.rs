@@ -9,7 +9,7 @@ use std::time::Duration;
 use proto::limits::{INSERT_BYTES_MAX, SAMPLE_BYTES_MAX};
 use proto::v1::replay_client::ReplayClient;
 use proto::{Batch, StoreSpec, Updates, convert, v1};
-use replay::control::{Allowance, Heard};
+use replay::{Allowance, ShardStatus};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -38,58 +38,6 @@ pub struct Told {
     pub spec: StoreSpec,
     /// Whether samples shall say how reliable each item's target is.
     pub reliabilities: bool,
-}
-
-/// What a shard says of itself. Items are those of its first table.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct News {
-    /// Its name for ever.
-    pub id: String,
-    /// Whose counts these are.
-    pub incarnation: u32,
-    /// Items inserted.
-    pub inserts: u64,
-    /// Agent steps stored.
-    pub agent_steps: u64,
-    /// Items it holds.
-    pub items: u64,
-    /// What they weigh.
-    pub mass: f64,
-    /// The largest priority it has seen.
-    pub largest_priority: f64,
-    /// Bytes of all chunks.
-    pub bytes_used: u64,
-    /// Items that had to go.
-    pub forgotten: u64,
-    /// Items drawn.
-    pub samples: u64,
-}
-
-impl From<v1::Shard> for News {
-    fn from(shard: v1::Shard) -> Self {
-        let counters = shard.counters.unwrap_or_default();
-        let table = shard.tables.first().copied().unwrap_or_default();
-        Self {
-            id: shard.id,
-            incarnation: shard.incarnation,
-            inserts: counters.inserts,
-            agent_steps: counters.actions,
-            items: table.items,
-            mass: table.mass,
-            largest_priority: table.largest_priority,
-            bytes_used: shard.bytes_used,
-            forgotten: table.evicted.saturating_add(table.reclaimed_items),
-            samples: table.samples,
-        }
-    }
-}
-
-impl News {
-    /// What rate control wants to know.
-    pub fn heard(&self) -> Heard {
-        let Self { incarnation, inserts, agent_steps, items, mass, .. } = *self;
-        Heard { incarnation, inserts, agent_steps, items, mass }
-    }
 }
 
 /// Why a shard did not do what it was asked.
@@ -181,12 +129,12 @@ impl Shard {
         Updater { clients, run: run.clone(), learner_incarnation: *learner_incarnation }
     }
 
-    /// Draws at `points` and sets the allowance. No points: only the news.
+    /// Draws at `points` and sets the allowance. No points: only the status.
     pub async fn sample(
         &mut self,
         points: Vec<f64>,
         allowance: Option<Allowance>,
-    ) -> Result<(Batch, News), ShardError> {
+    ) -> Result<(Batch, ShardStatus), ShardError> {
         self.connect().await?;
         let stream = self.stream.as_mut().expect("just connected");
         let request = v1::SampleRequest {
@@ -199,10 +147,11 @@ impl Shard {
         let reply = stream.ask(request).await;
         let reply = self.settle(reply)?;
         let StoreSpec { options, actions, .. } = &self.told.spec;
-        let news = reply.shard.ok_or_else(|| Status::internal("the answer has no shard in it"));
+        let status = reply.shard.map(proto::status::status);
+        let status = status.ok_or_else(|| Status::internal("the answer has no shard in it"));
         let batch = Batch::new(reply.batch.unwrap_or_default(), options.stack, *actions);
         let batch = batch.map_err(|invalid| Status::internal(format!("a batch that can't be: {invalid}")));
-        let both = news.and_then(|news| Ok((batch?, news.into())));
+        let both = status.and_then(|status| Ok((batch?, status)));
         let relied = |batch: &Batch| batch.items().all(|item| item.reliability().is_some());
         let both = match both {
             Ok((batch, _)) if self.told.reliabilities && !relied(&batch) => Err(Status::unimplemented(
@@ -230,7 +179,7 @@ impl Shard {
         until_inserts: u64,
         wait: Duration,
         finished: bool,
-    ) -> Result<News, ShardError> {
+    ) -> Result<ShardStatus, ShardError> {
         self.connect().await?;
         let reply = grant(&mut self.client, &self.told, allowance, until_inserts, wait, finished).await;
         self.settle(reply)
@@ -351,7 +300,7 @@ async fn grant(
     until_inserts: u64,
     wait: Duration,
     finished: bool,
-) -> Result<News, Status> {
+) -> Result<ShardStatus, Status> {
     let request = v1::GrantRequest {
         caller: Some(proto::caller(&told.run)),
         learner_incarnation: told.learner_incarnation,
@@ -363,8 +312,8 @@ async fn grant(
     };
     let answer = timeout(wait + ANSWER_WAIT_MAX, client.grant(request)).await;
     let reply = answer.map_err(|_| silent())??.into_inner();
-    let shard = reply.shard.ok_or_else(|| Status::internal("the answer has no shard in it"))?;
-    Ok(shard.into())
+    let status = reply.shard.map(proto::status::status);
+    status.ok_or_else(|| Status::internal("the answer has no shard in it"))
 }
 
 fn silent() -> Status {

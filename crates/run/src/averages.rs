@@ -5,6 +5,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use replay::ReplayStatus;
+
 use crate::record::Training;
 
 /// Updates between two entries of the training record.
@@ -36,19 +38,6 @@ pub struct Figures {
     pub importance_weight: f64,
 }
 
-/// Where the run stands when its averages are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counts {
-    /// Frames so far.
-    pub frames: u64,
-    /// Updates so far.
-    pub updates: u64,
-    /// Transitions in the replay.
-    pub replay_items: u64,
-    /// Compressed bytes of frames in the replay.
-    pub replay_bytes: u64,
-}
-
 /// Means over the updates since the last entry of the training record.
 #[derive(Clone, Debug)]
 pub struct Averages {
@@ -78,32 +67,38 @@ impl Averages {
     }
 
     /// The entry for the record once [`RECORD_EVERY_UPDATES`] updates have come, and a new stretch begins.
-    pub fn take(&mut self, at: Counts, now: Instant) -> Option<Training> {
+    pub fn take(
+        &mut self,
+        frames: u64,
+        updates: u64,
+        replay: &ReplayStatus,
+        now: Instant,
+    ) -> Option<Training> {
         if self.count < RECORD_EVERY_UPDATES {
             return None;
         }
         let count = self.count as f64;
         let seconds = now.saturating_duration_since(self.since).as_secs_f64().max(1e-9);
         let training = Training {
-            frames: at.frames,
-            updates: at.updates,
+            frames,
+            updates,
             loss: self.sums.loss / count,
             td_error: self.sums.td_error / count,
             q: self.sums.q / count,
             entropy: self.sums.entropy / count,
             gradient_norm: self.sums.gradient_norm / count,
             importance_weight: self.sums.importance_weight / count,
-            replay_items: at.replay_items,
-            replay_bytes: at.replay_bytes,
+            replay_items: replay.items,
+            replay_bytes: replay.bytes,
             // Frames may go back when a shard comes back empty.
-            frames_per_second: at.frames.saturating_sub(self.since_frames) as f64 / seconds,
+            frames_per_second: frames.saturating_sub(self.since_frames) as f64 / seconds,
             updates_per_second: count / seconds,
         };
-        *self = Self { loss: Some(training.loss), ..Self::new(at.frames, now) };
+        *self = Self { loss: Some(training.loss), ..Self::new(frames, now) };
         Some(training)
     }
 
-    /// Mean loss of the last whole stretch, for [`crate::event::Standing`].
+    /// Mean loss of the last whole stretch, for [`crate::event::Progress`].
     pub fn loss(&self) -> Option<f64> {
         self.loss
     }
@@ -160,16 +155,16 @@ mod tests {
     fn a_stretch_is_averaged_and_the_next_starts_anew() {
         let start = Instant::now();
         let mut averages = Averages::new(1_000, start);
-        let at = Counts { frames: 1_800, updates: 200, replay_items: 7, replay_bytes: 70 };
+        let replay = ReplayStatus { items: 7, bytes: 70, ..ReplayStatus::default() };
         for update in 0..RECORD_EVERY_UPDATES {
-            assert_eq!(averages.take(at, start), None);
+            assert_eq!(averages.take(1_800, 200, &replay, start), None);
             averages.add(&Figures { loss: (update % 2) as f64, q: 3.0, ..Figures::default() });
         }
-        let training = averages.take(at, start + Duration::from_secs(2)).unwrap();
+        let training = averages.take(1_800, 200, &replay, start + Duration::from_secs(2)).unwrap();
         assert_eq!((training.loss, training.q, training.td_error), (0.5, 3.0, 0.0));
         assert_eq!((training.frames_per_second, training.updates_per_second), (400.0, 100.0));
         assert_eq!((training.frames, training.updates, training.replay_items), (1_800, 200, 7));
-        assert_eq!((averages.loss(), averages.take(at, start)), (Some(0.5), None));
+        assert_eq!((averages.loss(), averages.take(1_800, 200, &replay, start)), (Some(0.5), None));
     }
 
     #[test]

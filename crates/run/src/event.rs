@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 
+use replay::ReplayStatus;
 use serde::{Deserialize, Serialize};
 
 use crate::record::Evaluation;
@@ -20,7 +21,7 @@ pub enum Event {
         frames: u64,
     },
     /// How it goes, about five times a second.
-    Standing(Standing),
+    Progress(Progress),
     /// An evaluation came in.
     Evaluation(Evaluation),
     /// A line worth reading: gone on from a checkpoint, waiting for a shard, ….
@@ -37,9 +38,9 @@ pub enum Event {
     Finished(Outcome),
 }
 
-/// Where training stands.
+/// How far training is and how fast.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct Progress {
     /// Frames so far.
     pub frames: u64,
     /// Updates so far.
@@ -54,14 +55,10 @@ pub struct Standing {
     pub training_score: Option<f64>,
     /// Mean score of the newest evaluation.
     pub evaluation_score: Option<f64>,
-    /// Transitions in all shards.
-    pub replay_items: u64,
-    /// Bytes of packed frames in all shards.
-    pub replay_bytes: u64,
     /// Actors that are joined now.
     pub actors: u32,
-    /// What the learner waits for, if it does.
-    pub waiting: Option<String>,
+    /// What the replay holds, and what the learner is blocked on.
+    pub replay: ReplayStatus,
 }
 
 /// How a run ended.

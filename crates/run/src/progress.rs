@@ -1,6 +1,6 @@
 //! How training is going: a bar on a terminal, a plain line now and then elsewhere.
 //!
-//! Lockstep and cluster look alike here: whoever trains fills a [`Standing`], and this shows it.
+//! Lockstep and cluster look alike here: the trainer fills an [`event::Progress`], and this shows it.
 
 use std::cell::Cell;
 use std::io::IsTerminal;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::event::Standing;
+use crate::event;
 use crate::output::note;
 use crate::record::{AGENT, Evaluation};
 use settings::resolve::Resolved;
@@ -107,18 +107,18 @@ impl Progress {
     }
 
     /// Shows where the run stands, not too often.
-    pub fn show(&mut self, standing: &Standing) {
+    pub fn show(&mut self, progress: &event::Progress) {
         if !self.is_due() {
             return;
         }
         self.shown = Instant::now();
-        self.bar.set_position(standing.frames);
-        let message = self.message(standing, self.started.0.elapsed());
+        self.bar.set_position(progress.frames);
+        let message = self.message(progress, self.started.0.elapsed());
         if self.terminal {
             self.bar.set_message(message);
         } else {
-            let percent = 100 * standing.frames / self.budget.max(1);
-            note(&format!("frame {:>11} ({percent:>3}%)  {message}", grouped(standing.frames)));
+            let percent = 100 * progress.frames / self.budget.max(1);
+            note(&format!("frame {:>11} ({percent:>3}%)  {message}", grouped(progress.frames)));
         }
     }
 
@@ -128,27 +128,27 @@ impl Progress {
     }
 
     /// What matters most comes first: a narrow terminal cuts the rest off.
-    fn message(&self, standing: &Standing, running: Duration) -> String {
+    fn message(&self, progress: &event::Progress, running: Duration) -> String {
         let mut parts = Vec::new();
-        parts.extend(standing.waiting.as_ref().map(|what| format!("waiting for {what}")));
-        parts.extend(self.left(standing, running).map(|left| format!("{left} left")));
-        parts.extend(standing.training_score.map(|score| format!("training {score:.1}")));
-        parts.extend(standing.evaluation_score.map(|score| format!("evaluation {score:.1}")));
-        parts.push(format!("{:.0} frames/s", standing.frames_per_second));
-        if standing.updates > 0 {
-            parts.push(format!("{:.0} updates/s", standing.updates_per_second));
+        parts.extend(progress.replay.blocked_on.as_ref().map(|what| format!("waiting for {what}")));
+        parts.extend(self.left(progress, running).map(|left| format!("{left} left")));
+        parts.extend(progress.training_score.map(|score| format!("training {score:.1}")));
+        parts.extend(progress.evaluation_score.map(|score| format!("evaluation {score:.1}")));
+        parts.push(format!("{:.0} frames/s", progress.frames_per_second));
+        if progress.updates > 0 {
+            parts.push(format!("{:.0} updates/s", progress.updates_per_second));
         }
-        parts.extend(self.actors.map(|wanted| count_of(standing.actors, wanted)));
-        let megabytes = standing.replay_bytes as f64 / 1e6;
-        parts.push(format!("replay {} ({megabytes:.0} MB)", grouped(standing.replay_items)));
-        parts.extend(standing.loss.map(|loss| format!("loss {loss:.4}")));
+        parts.extend(self.actors.map(|wanted| count_of(progress.actors, wanted)));
+        let megabytes = progress.replay.bytes as f64 / 1e6;
+        parts.push(format!("replay {} ({megabytes:.0} MB)", grouped(progress.replay.items)));
+        parts.extend(progress.loss.map(|loss| format!("loss {loss:.4}")));
         parts.join(" · ")
     }
 
     /// Time left at the pace since the beginning, which a pause for an evaluation hardly moves.
-    fn left(&self, standing: &Standing, running: Duration) -> Option<String> {
-        let done = standing.frames.saturating_sub(self.started.1);
-        let left = self.budget.saturating_sub(standing.frames) as f64;
+    fn left(&self, progress: &event::Progress, running: Duration) -> Option<String> {
+        let done = progress.frames.saturating_sub(self.started.1);
+        let left = self.budget.saturating_sub(progress.frames) as f64;
         (done > 0 && left > 0.0).then(|| duration(running.as_secs_f64() * left / done as f64))
     }
 }
@@ -164,10 +164,11 @@ fn count_of(there: u32, wanted: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use replay::ReplayStatus;
     use settings::resolve::Layers;
 
-    fn standing() -> Standing {
-        Standing {
+    fn shown() -> event::Progress {
+        event::Progress {
             frames: 5_000,
             updates: 40,
             frames_per_second: 812.4,
@@ -175,10 +176,8 @@ mod tests {
             loss: Some(0.25),
             training_score: Some(21.0),
             evaluation_score: Some(9.5),
-            replay_items: 4_000,
-            replay_bytes: 2_400_000,
             actors: 1,
-            waiting: None,
+            replay: ReplayStatus { items: 4_000, bytes: 2_400_000, ..ReplayStatus::default() },
         }
     }
 
@@ -189,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_cluster_is_shown_whole() {
-        let message = progress("false").message(&standing(), Duration::from_secs(10));
+        let message = progress("false").message(&shown(), Duration::from_secs(10));
         assert_eq!(
             message,
             "30 s left · training 21.0 · evaluation 9.5 · 812 frames/s · 25 updates/s · 1 of 2 actors · \
@@ -199,14 +198,15 @@ mod tests {
 
     #[test]
     fn what_is_waited_for_comes_first() {
-        let standing = Standing { waiting: Some("shard-1".into()), actors: 2, ..Standing::default() };
-        let message = progress("false").message(&standing, Duration::from_secs(10));
+        let replay = ReplayStatus { blocked_on: Some("shard-1".into()), ..ReplayStatus::default() };
+        let blocked = event::Progress { replay, actors: 2, ..event::Progress::default() };
+        let message = progress("false").message(&blocked, Duration::from_secs(10));
         assert_eq!(message, "waiting for shard-1 · 0 frames/s · 2 actors · replay 0 (0 MB)");
     }
 
     #[test]
     fn lockstep_has_no_actors_to_count() {
-        let message = progress("true").message(&standing(), Duration::from_secs(10));
+        let message = progress("true").message(&shown(), Duration::from_secs(10));
         assert!(!message.contains("actor"), "{message}");
     }
 }

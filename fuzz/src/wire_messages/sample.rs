@@ -30,10 +30,10 @@ fn store() -> Option<Store> {
     Some(convert::store_message(&spec))
 }
 
-fn shard() -> Option<Shard> {
+fn shard() -> Option<ShardStatus> {
     let counters = Some(Counters { chunks: 3, inserts: 9, ..Counters::default() });
-    let tables = vec![TableStanding { items: 9, mass: 4.5, ..TableStanding::default() }];
-    Some(Shard { id: "shard".into(), incarnation: 7, counters, tables, ..Shard::default() })
+    let tables = vec![TableStatus { items: 9, mass: 4.5, ..TableStatus::default() }];
+    Some(ShardStatus { id: "shard".into(), incarnation: 7, counters, tables, ..ShardStatus::default() })
 }
 
 fn batch() -> Option<Batch> {

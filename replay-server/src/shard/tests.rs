@@ -57,7 +57,7 @@ fn granted(spec: StoreSpec, inserts: u64) -> Shard {
 }
 
 fn allow(shard: &Shard, inserts: u64) -> Option<Allowance> {
-    Some(Allowance { incarnation: shard.standing().incarnation, inserts })
+    Some(Allowance { incarnation: shard.status().incarnation, inserts })
 }
 
 /// One step and the item that it completes.
@@ -102,17 +102,17 @@ fn a_chunk_is_handed_back_until_there_is_allowance() {
     assert_eq!(shard.insert(chunk(0, 1.0)), Ok(Fate::Held { chunk: chunk(0, 1.0), allowance: 0 }));
     shard.grant(&learner(1), Some(spec()), allow(&shard, 2), false).unwrap();
     assert!((0..3).all(|sequence| stored(shard.insert(chunk(sequence, 1.0)))));
-    assert!(!shard.standing().has_room());
+    assert!(!shard.status().has_room());
     assert_eq!(shard.insert(chunk(3, 1.0)), Ok(Fate::Held { chunk: chunk(3, 1.0), allowance: 2 }));
     // A sample request raises it, and can lower it again.
     shard.sample(&learner(1), 0, &[], allow(&shard, 3), None).unwrap();
-    assert!(shard.standing().has_room());
+    assert!(shard.status().has_room());
     shard.sample(&learner(1), 0, &[], allow(&shard, 1), None).unwrap();
     assert!(!stored(shard.insert(chunk(3, 1.0))));
     // For another life of the shard it means nothing.
-    let other = Allowance { incarnation: shard.standing().incarnation ^ 1, inserts: 100 };
+    let other = Allowance { incarnation: shard.status().incarnation ^ 1, inserts: 100 };
     shard.grant(&learner(1), None, Some(other), false).unwrap();
-    assert_eq!(shard.standing().inserts_allowed, 1);
+    assert_eq!(shard.status().inserts_allowed, 1);
     shard.grant(&learner(1), None, allow(&shard, 100), true).unwrap();
     assert_eq!(shard.insert(chunk(3, 1.0)), Ok(Fate::Finished));
 }
@@ -126,11 +126,11 @@ fn a_shard_that_was_told_nothing_remembers_no_learner() {
     shard.grant(&learner(1), Some(spec()), None, false).unwrap();
     let refused = Refusal::Run { ours: "run".into(), theirs: "other".into() };
     assert_eq!(shard.sample(&stranger, 0, &[0.5], None, None), Err(refused));
-    assert_eq!(shard.standing().inserts_allowed, 0);
+    assert_eq!(shard.status().inserts_allowed, 0);
     shard.sample(&learner(2), 0, &[], None, None).unwrap();
     let refused = Refusal::Learner { given: 1, newest: 2 };
     assert_eq!(shard.grant(&learner(1), None, None, true), Err(refused));
-    assert!(!shard.standing().finished);
+    assert!(!shard.status().finished);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn a_writer_is_admitted_by_run_and_shape() {
 fn items_without_weight_are_not_drawn_and_that_is_no_error() {
     let mut shard = granted(spec(), 10);
     assert!((0..2).all(|sequence| stored(shard.insert(chunk(sequence, 0.0)))));
-    let standing = shard.standing().tables[0];
+    let standing = shard.status().tables[0];
     assert_eq!((standing.items, standing.mass), (1, 0.0));
     assert!(draw(&mut shard, &[0.5]).unwrap().slots.is_empty());
 }
@@ -189,7 +189,7 @@ fn a_request_for_a_table_that_there_is_not_changes_nothing() {
     let mut shard = granted(spec(), 10);
     assert!((0..2).all(|sequence| stored(shard.insert(chunk(sequence, 1.0)))));
     let drawn = draw(&mut shard, &[0.5]).unwrap();
-    let before = shard.standing();
+    let before = shard.status();
     let key =
         ItemKey { incarnation: before.incarnation, slot: drawn.slots[0], generation: drawn.generations[0] };
     let priorities = vec![(key, Priority::try_new(7.0).unwrap())];
@@ -200,7 +200,7 @@ fn a_request_for_a_table_that_there_is_not_changes_nothing() {
         assert_eq!(refused, Err(Refusal::NoSuchTable("number 1".into())));
     }
     assert_eq!(shard.update(&learner(1), &bad), Err(Refusal::NoSuchTable("number 1".into())));
-    assert_eq!(shard.standing(), before);
+    assert_eq!(shard.status(), before);
 }
 
 /// A batch of this many items of large frames is more than a reply may be.
@@ -225,9 +225,9 @@ fn large(max_times_sampled: u32) -> Shard {
 fn a_reply_that_is_too_large_counts_no_draws() {
     let mut shard = large(0);
     assert!(matches!(draw(&mut shard, &[0.5; LARGE]), Err(Refusal::LargeReply { .. })));
-    assert_eq!(shard.standing().tables[0].counters.samples, 0);
+    assert_eq!(shard.status().tables[0].counters.samples, 0);
     assert_eq!(draw(&mut shard, &[0.5]).unwrap().times_sampled, [1]);
-    assert_eq!(shard.standing().tables[0].counters.samples, 1);
+    assert_eq!(shard.status().tables[0].counters.samples, 1);
 }
 
 #[test]
@@ -237,6 +237,6 @@ fn of_items_that_are_used_up_as_many_are_drawn_as_fit() {
     assert!((1..LARGE).contains(&first), "{first}");
     let second = draw(&mut shard, &[0.5; LARGE]).unwrap().slots.len();
     assert_eq!(first + second, LARGE, "none is lost");
-    let standing = &shard.standing().tables[0];
+    let standing = &shard.status().tables[0];
     assert_eq!((standing.counters.samples, standing.items), (LARGE as u64, 0));
 }

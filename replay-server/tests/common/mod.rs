@@ -386,7 +386,7 @@ pub async fn state(client: &mut Client) -> v1::InfoReply {
 }
 
 /// Where its first table stands.
-pub async fn standing(client: &mut Client) -> v1::TableStanding {
+pub async fn standing(client: &mut Client) -> v1::TableStatus {
     state(client).await.shard.unwrap().tables[0]
 }
 

@@ -40,7 +40,7 @@ impl Data {
     }
 
     /// A shard that was told what it holds, and has stored `chunks` chunks of 4 steps.
-    async fn filled(chunks: u64) -> (Self, v1::Shard) {
+    async fn filled(chunks: u64) -> (Self, v1::ShardStatus) {
         let data = Self::new();
         let mut process = data.start();
         let mut client = client(&process.address);
@@ -102,7 +102,7 @@ async fn what_a_directory_holds_is_for_one_run_and_for_ever() {
     client.grant(grant(1, None)).await.unwrap();
     let after = state(&mut client).await;
     let shard = after.shard.unwrap();
-    assert_eq!(v1::Shard { inserts_allowed: 1000, ..shard }, before);
+    assert_eq!(v1::ShardStatus { inserts_allowed: 1000, ..shard }, before);
     assert_eq!(after.recovered.unwrap(), v1::Recovered { chunks: 3, items: 11, ..v1::Recovered::default() });
     assert!(process.log().contains("found everything as it was left"), "{}", process.log());
 }
@@ -160,7 +160,7 @@ async fn files_that_were_cut_short_or_are_gone_are_an_error_that_says_so() {
     // Nothing was changed by all that.
     let process = data.start();
     let shard = state(&mut client(&process.address)).await.shard.unwrap();
-    assert_eq!(v1::Shard { inserts_allowed: 1000, ..shard }, before);
+    assert_eq!(v1::ShardStatus { inserts_allowed: 1000, ..shard }, before);
 }
 
 #[tokio::test(flavor = "multi_thread")]

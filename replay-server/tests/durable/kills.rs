@@ -21,7 +21,7 @@ const KILLS: usize = 300;
 #[derive(Default)]
 struct Memory {
     items: HashMap<ItemKey, Known>,
-    shard: Option<v1::Shard>,
+    shard: Option<v1::ShardStatus>,
 }
 
 /// One item as the learner knows it.
@@ -46,10 +46,10 @@ impl Known {
 
 impl Memory {
     /// The shard is the one that it was, and has not counted backwards.
-    fn check_shard(&mut self, shard: v1::Shard) {
+    fn check_shard(&mut self, shard: v1::ShardStatus) {
         if let Some(before) = &self.shard {
             assert_eq!((&shard.id, shard.incarnation), (&before.id, before.incarnation));
-            let counters = |shard: &v1::Shard| {
+            let counters = |shard: &v1::ShardStatus| {
                 let v1::Counters { chunks, duplicate_chunks, steps, actions, inserts, .. } =
                     shard.counters.unwrap();
                 let mut counters = vec![chunks, duplicate_chunks, steps, actions, inserts];
@@ -148,7 +148,7 @@ impl Story {
         Self { store, evicts, rng: ChaCha8Rng::seed_from_u64(seed), memory: Memory::default() }
     }
 
-    fn grant(&self, shard: &v1::Shard, inserts: u64) -> v1::GrantRequest {
+    fn grant(&self, shard: &v1::ShardStatus, inserts: u64) -> v1::GrantRequest {
         let inserts = shard.counters.unwrap().inserts + inserts;
         v1::GrantRequest {
             store: Some(self.store.clone()),

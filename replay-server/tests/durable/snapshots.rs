@@ -19,7 +19,7 @@ fn uniform_store() -> v1::Store {
 }
 
 /// A shard with a data directory in `place`, told to hold `store`.
-async fn begin(place: &Path, store: v1::Store) -> (Process, v1::Shard) {
+async fn begin(place: &Path, store: v1::Store) -> (Process, v1::ShardStatus) {
     let process = Process::start(None, &["--data-dir", place.to_str().unwrap()]);
     let mut client = client(&process.address);
     let shard = state(&mut client).await.shard.unwrap();

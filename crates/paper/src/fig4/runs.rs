@@ -91,7 +91,7 @@ impl Job {
         tch::set_num_threads(1);
         let settings = &self.resolved.settings;
         let mut run = Lockstep::new(self.resolved.clone())?;
-        let rule = run.learner.agent().temperature().map_or(Rule::Hard, Rule::Soft);
+        let rule = run.trainer.learner.agent().temperature().map_or(Rule::Hard, Rule::Soft);
         let mut examiner = Examiner::new(rule, settings.seed, self.examine_every);
         let budget = settings.frames.0;
         let tenth = (budget / EVALUATIONS).max(1);
@@ -130,9 +130,9 @@ fn evaluate(run: &Lockstep, episodes: u32) -> Result<[Score; 2]> {
     let games = seed::number(settings.seed, Purpose::EvaluationEnvironment, &[run.frames]);
     let tournament = Tournament::new(&run.resolved, games);
     let score = |policy| -> Result<Score> {
-        let agent = run.learner.agent();
+        let agent = run.trainer.learner.agent();
         let behaviour = actor::rules::evaluation_behaviour(agent, policy);
-        let who = Who::Agent(agent, run.learner.online(), behaviour);
+        let who = Who::Agent(agent, run.trainer.learner.online(), behaviour);
         let scores = tournament.play(who, episodes, |_| ())?;
         let (mean, stderr) = mean_and_error(&scores);
         Ok(Score { frames: run.frames, policy, mean, stderr })

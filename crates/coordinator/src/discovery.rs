@@ -3,7 +3,7 @@
 //! A name may lead to several addresses, and to others an hour later: `--shard replay:7701`, where `replay` is a service of
 //! many containers. So whoever is behind it is asked who it is, and shards are known by that. How many there are is found
 //! out once, when a run first starts. From then on the names are looked up again whenever a shard is missing. What becomes
-//! of what was seen is [`crate::fleet`]'s business.
+//! of what was seen is [`crate::pool`]'s business.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -1,8 +1,8 @@
 //! Four tables of one-step items with known priorities, and a second way to compute what each item's probability is.
 
 use bytes::Bytes;
+use coordinator::spread::{Masses, Point};
 use rand::{Rng, RngExt};
-use replay::spread::{Masses, Point};
 use replay::{
     Chunk, Draw, InitialPriority, ItemKey, ItemView, LaneKey, NewItem, Remover, Sampler, Step, Store,
     StoreOptions, TableOptions, Taken, WeightsVersion,

@@ -1,6 +1,6 @@
 //! The shape of a run, and the bounds that follow from it.
 
-use replay::rate::RateLimiter;
+use coordinator::rate::RateLimiter;
 
 /// `FEW_INSERTS` of control.rs, which is private there: so few that each shard may have all of them.
 const FEW_INSERTS: u64 = 64;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use replay::control::Heard;
+use crate::heard::Heard;
 
 #[derive(Clone, Debug)]
 pub struct Book {

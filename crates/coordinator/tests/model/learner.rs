@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use coordinator::control::{Control, Wait};
 use rand::RngExt;
-use replay::control::{Control, Heard, Wait};
 
 use super::book::Book;
 use super::{Config, Message, Part, World};
+use crate::heard::Heard;
 
 /// Requests to one shard that are under way for news alone.
 const POLLS_MAX: u64 = 3;
@@ -40,7 +41,7 @@ impl Learner {
     pub fn reply(&mut self, shard: usize, news: Option<Heard>, part: Part, drawn: bool, min_size: u64) {
         match news {
             Some(news) => {
-                self.control.heard(shard, news);
+                self.control.heard(shard, news.status());
                 self.book.heard(shard, news, min_size);
             }
             None => {
@@ -118,7 +119,7 @@ impl Learner {
         let shard = self.book.reachable().next().expect("some shard holds something");
         let newest = self.book.newest(shard);
         let mut control = self.control.clone();
-        control.heard(shard, Heard { inserts: newest.inserts + inserts, ..newest });
+        control.heard(shard, Heard { inserts: newest.inserts + inserts, ..newest }.status());
         control.can_sample().is_ok()
     }
 

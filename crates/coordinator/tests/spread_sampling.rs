@@ -6,9 +6,9 @@
 mod statistics;
 mod tables;
 
+use coordinator::spread::Masses;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use replay::spread::Masses;
 use statistics::{chi_square, chi_square_tail};
 use tables::{Drawn, Shard};
 

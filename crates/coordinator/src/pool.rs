@@ -1,31 +1,30 @@
-//! All shards of a run as one: asks them, hears them, draws from them.
+//! The pool of a run's remote shards: asks all of them for their status, samples over all of them.
 //!
-//! It owns the connections, the state of the ratio, and who is where ([`Places`]): a shard that has moved is asked at its
-//! new address from then on. It never decides to wait; [`crate::intake`] does.
+//! The pool owns the connections, the state of the ratio ([`Control`]), and which shard is where ([`Places`]): a shard that
+//! has moved is called at its new address from then on. The pool never decides to wait; its caller does.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use proto::{Batch, StoreSpec};
-use replay::control::Control;
-use replay::spread::{Masses, Point};
+use replay::ShardStatus;
 use rpc::place::Place;
-use rpc::shard::{News, Shard, ShardError};
+use rpc::shard::{Shard, ShardError};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use crate::clock::Clock;
+use crate::control::Control;
 use crate::discovery::Seeker;
-use crate::metrics::Metrics;
 use crate::places::{Found, Places};
+use crate::spread::{Masses, Point};
 
 /// The shards.
-pub struct Fleet {
+pub struct ShardPool {
     /// The ratio, by what they count.
     pub control: Control,
     shards: Vec<Shard>,
-    last: Vec<Option<News>>,
     places: Places,
     /// The same, for actors.
     published: watch::Sender<Vec<Place>>,
@@ -35,7 +34,7 @@ pub struct Fleet {
     without: BTreeSet<usize>,
     /// Looks for those that are missing, if their addresses may change.
     seeker: Option<Seeker>,
-    metrics: Arc<Metrics>,
+    clock: Clock,
 }
 
 /// What one shard has drawn.
@@ -46,7 +45,7 @@ pub struct Drawn {
     pub batch: Batch,
 }
 
-impl Fleet {
+impl ShardPool {
     /// Shards that are where `places` says, as far as is known, and those of them that the run does without. Actors hear
     /// of it by `published`.
     pub fn new(
@@ -56,12 +55,12 @@ impl Fleet {
         control: Control,
         without: BTreeSet<usize>,
         seeker: Option<Seeker>,
-        metrics: Arc<Metrics>,
+        clock: Clock,
     ) -> Self {
-        let (last, moved) = (vec![None; shards.len()], vec![false; shards.len()]);
-        let mut fleet = Self { control, shards, last, places, published, moved, without, seeker, metrics };
-        fleet.spread();
-        fleet
+        let moved = vec![false; shards.len()];
+        let mut pool = Self { control, shards, places, published, moved, without, seeker, clock };
+        pool.spread();
+        pool
     }
 
     /// How many there are, those included that the run goes on without.
@@ -118,20 +117,15 @@ impl Fleet {
 
     /// Whether all that are waited for answer, and each that has items has begun to forget some.
     pub fn is_full(&self) -> bool {
-        let mut holding = self.present_news().filter(|shard| shard.items > 0).peekable();
-        self.silent().is_empty() && holding.peek().is_some() && holding.all(|shard| shard.forgotten > 0)
+        let tables = self.control.present().map(ShardStatus::first_table);
+        let mut holding = tables.filter(|table| table.items > 0).peekable();
+        self.silent().is_empty() && holding.peek().is_some() && holding.all(|table| table.forgotten() > 0)
     }
 
-    /// What those that answer last said.
-    fn present_news(&self) -> impl Iterator<Item = &News> {
-        let present =
-            |(index, news): (usize, &'_ Option<News>)| self.control.is_present(index) && news.is_some();
-        self.last.iter().enumerate().filter(move |&pair| present(pair)).filter_map(|(_, news)| news.as_ref())
-    }
-
-    /// Bytes of all chunks, shard by shard, of those that answer.
-    pub fn bytes(&self) -> Vec<u64> {
-        self.present_news().map(|news| news.bytes_used).collect()
+    /// The largest priority that a shard which answers has seen.
+    pub fn largest_priority(&self) -> f64 {
+        let seen = self.control.present().map(|status| status.first_table().largest_priority);
+        seen.filter(|priority| priority.is_finite()).fold(0.0, f64::max)
     }
 
     /// Asks all for news, which they give when they have more items, or after `wait`. Says whether any was heard.
@@ -214,25 +208,24 @@ impl Fleet {
 
     /// Whether nobody knows who answered. Answers of those that are known are taken first: a stranger gets only a number
     /// that none of those has that answer in the same round.
-    fn is_stranger(&self, news: Option<&News>) -> bool {
+    fn is_stranger(&self, news: Option<&ShardStatus>) -> bool {
         news.is_some_and(|news| !self.places.all().iter().any(|place| place.id == news.id))
     }
 
     /// Takes in a shard's news, or that it has none. Says whether it was heard.
-    fn take(&mut self, shard: usize, answer: Result<News, ShardError>) -> Result<bool, String> {
+    fn take(&mut self, shard: usize, answer: Result<ShardStatus, ShardError>) -> Result<bool, String> {
         match answer {
             _ if self.moved[shard] => Ok(false),
             Ok(news) => {
                 if !self.is_itself(shard, &news)? {
                     return Ok(false);
                 }
-                if self.last[shard].as_ref().is_none_or(|last| last.incarnation != news.incarnation) {
-                    let items = news.items;
+                let last = self.control.last_status(shard);
+                if last.is_none_or(|last| last.incarnation != news.incarnation) {
+                    let items = news.first_table().items;
                     info!(shard = %self.shards[shard].address(), id = news.id, incarnation = news.incarnation, items, "shard");
                 }
-                self.control.heard(shard, news.heard());
-                self.metrics.largest_priority(news.largest_priority);
-                self.last[shard] = Some(news);
+                self.control.heard(shard, news);
                 if self.places.returning().contains(&shard) {
                     info!(shard, "the run goes on with this shard again");
                     let others = self.places.returning().iter().copied().filter(|&other| other != shard);
@@ -253,9 +246,9 @@ impl Fleet {
     }
 
     /// Whether a shard's news are its own. If not, it is looked for elsewhere from now on.
-    fn is_itself(&mut self, shard: usize, news: &News) -> Result<bool, String> {
+    fn is_itself(&mut self, shard: usize, news: &ShardStatus) -> Result<bool, String> {
         let address = self.shards[shard].address().clone();
-        let found = self.places.answered(shard, &news.id, Instant::now());
+        let found = self.places.answered(shard, &news.id, self.clock.now());
         match found.map_err(|error| format!("can't remember shard {}: {error:#}", news.id))? {
             Found::Itself => Ok(true),
             Found::Again => {

@@ -1,8 +1,9 @@
 //! A shard as rate control sees it: counters, and an allowance.
 
-use replay::control::{Allowance, Heard};
+use replay::Allowance;
 
 use super::Way;
+use crate::heard::Heard;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum State {

@@ -13,28 +13,16 @@
 
 use std::collections::BTreeSet;
 
+use replay::{Allowance, ReplayStatus, ShardStatus};
+
 use crate::rate::RateLimiter;
+use crate::spread::Masses;
 
 /// Incarnations that are remembered besides those that have a number now. One that comes back after so many others is
 /// counted anew.
 const FORMER_MAX: usize = 64;
 /// Inserts so few that every shard is granted all of them.
 const FEW_INSERTS: u64 = 64;
-
-/// What a shard says of itself.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Heard {
-    /// Which start of the shard.
-    pub incarnation: u32,
-    /// Items inserted since that start.
-    pub inserts: u64,
-    /// Agent steps stored since that start.
-    pub agent_steps: u64,
-    /// Items it holds.
-    pub items: u64,
-    /// What it weighs.
-    pub mass: f64,
-}
 
 /// How far a shard had counted, kept in a checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -43,15 +31,6 @@ pub struct Mark {
     pub incarnation: u32,
     /// Agent steps of that start that are counted already.
     pub agent_steps: u64,
-}
-
-/// How many inserts a shard may have taken, by its own count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowance {
-    /// Whose count is meant.
-    pub incarnation: u32,
-    /// In total.
-    pub inserts: u64,
 }
 
 /// Why no batch may be drawn.
@@ -116,7 +95,8 @@ pub struct Control {
 
 #[derive(Clone, Debug)]
 struct Known {
-    heard: Heard,
+    /// The newest status.
+    status: ShardStatus,
     /// Ever, since this control was made.
     met: bool,
     present: bool,
@@ -139,8 +119,8 @@ impl Control {
     /// Control over so many shards. `agent_steps` and the marks are those of the checkpoint that the run goes on from,
     /// or 0 and none. A mark is a shard's whose incarnation it has, wherever that shard is now.
     pub fn new(limiter: RateLimiter, shards: usize, agent_steps: u64, marks: &[Mark]) -> Self {
-        let nothing = Heard { incarnation: 0, inserts: 0, agent_steps: 0, items: 0, mass: 0.0 };
-        let known = Known { heard: nothing, met: false, present: false, late: false, absent: false };
+        let status = ShardStatus::default();
+        let known = Known { status, met: false, present: false, late: false, absent: false };
         let counted =
             |&Mark { incarnation, agent_steps }: &Mark| Counted { incarnation, inserts: None, agent_steps };
         let (shards, counted) = (vec![known; shards], marks.iter().map(counted).collect());
@@ -170,10 +150,11 @@ impl Control {
 
     /// Takes in what a shard said. Older news of the same incarnation change nothing. Another incarnation than before,
     /// be it new or back again, has this number from now on, and goes on from where it had counted.
-    pub fn heard(&mut self, shard: usize, news: Heard) {
+    pub fn heard(&mut self, shard: usize, news: ShardStatus) {
         let known = &self.shards[shard];
-        let (was, same) = (known.heard, known.met && known.heard.incarnation == news.incarnation);
-        if same && (news.inserts, news.agent_steps) < (was.inserts, was.agent_steps) {
+        let same = known.met && known.status.incarnation == news.incarnation;
+        let order = |status: &ShardStatus| (status.inserts(), status.counters.actions);
+        if same && order(&news) < order(&known.status) {
             return;
         }
         let before = self.inserts;
@@ -183,26 +164,26 @@ impl Control {
             // Taken before the ratio began, under what was granted for filling or by a learner before: owes no updates.
             *began += i128::from(self.inserts - before);
         }
-        (known.heard, known.met, known.present, known.late) = (news, true, true, false);
+        (known.status, known.met, known.present, known.late) = (news, true, true, false);
         self.forget_former();
         self.settle();
     }
 
     /// Adds to the sums what an incarnation has counted beyond what is in them. Says whether it was heard for the first
     /// time.
-    fn count(&mut self, news: &Heard) -> bool {
+    fn count(&mut self, news: &ShardStatus) -> bool {
         let at = self.counted.iter().position(|counted| counted.incarnation == news.incarnation);
         let counted = at.map(|at| self.counted.remove(at));
         let inserts = counted.and_then(|counted| counted.inserts);
         let agent_steps = counted.map_or(0, |counted| counted.agent_steps);
         // Nobody counts as far as these numbers go, but a shard can say anything.
         let more = |now: u64, before: u64, sum: u64| sum.saturating_add(now.saturating_sub(before));
-        self.inserts = more(news.inserts, inserts.unwrap_or(0), self.inserts);
-        self.agent_steps = more(news.agent_steps, agent_steps, self.agent_steps);
+        self.inserts = more(news.inserts(), inserts.unwrap_or(0), self.inserts);
+        self.agent_steps = more(news.counters.actions, agent_steps, self.agent_steps);
         self.counted.push(Counted {
             incarnation: news.incarnation,
-            inserts: inserts.max(Some(news.inserts)),
-            agent_steps: agent_steps.max(news.agent_steps),
+            inserts: inserts.max(Some(news.inserts())),
+            agent_steps: agent_steps.max(news.counters.actions),
         });
         inserts.is_none()
     }
@@ -211,7 +192,7 @@ impl Control {
     fn forget_former(&mut self) {
         if self.counted.len() > self.shards.len() + FORMER_MAX {
             let former = |counted: &Counted| {
-                !self.shards.iter().any(|shard| shard.heard.incarnation == counted.incarnation)
+                !self.shards.iter().any(|shard| shard.status.incarnation == counted.incarnation)
             };
             let oldest = self.counted.iter().position(former).expect("more than there are numbers");
             self.counted.remove(oldest);
@@ -258,10 +239,10 @@ impl Control {
     pub fn allowance(&self, shard: usize) -> Option<Allowance> {
         let known = &self.shards[shard];
         let room = self.room();
-        let each = (room / self.present().max(1)).max(room.min(FEW_INSERTS));
+        let each = (room / self.present_count().max(1)).max(room.min(FEW_INSERTS));
         known.met.then(|| Allowance {
-            incarnation: known.heard.incarnation,
-            inserts: known.heard.inserts.saturating_add(each),
+            incarnation: known.status.incarnation,
+            inserts: known.status.inserts().saturating_add(each),
         })
     }
 
@@ -272,21 +253,43 @@ impl Control {
             Err(Wait::Filling { items, min_size }) => min_size.saturating_sub(items),
             _ => 1,
         };
-        let known = self.shards[shard].heard.inserts;
-        known.saturating_add((missing / self.present().max(1)).max(1))
+        let known = self.shards[shard].status.inserts();
+        known.saturating_add((missing / self.present_count().max(1)).max(1))
     }
 
     /// What each shard weighs, 0 if it can't be reached.
-    pub fn masses(&self) -> crate::spread::Masses {
-        crate::spread::Masses::new(
-            self.shards.iter().map(|shard| if shard.present { shard.heard.mass } else { 0.0 }),
-        )
+    pub fn masses(&self) -> Masses {
+        let mass = |shard: &Known| if shard.present { shard.status.first_table().mass } else { 0.0 };
+        Masses::new(self.shards.iter().map(mass))
     }
 
     /// Items of all shards that can be reached.
     pub fn items(&self) -> u64 {
-        let present = self.shards.iter().filter(|shard| shard.present);
-        present.fold(0, |items, shard| items.saturating_add(shard.heard.items))
+        self.present().fold(0, |items, shard| items.saturating_add(shard.first_table().items))
+    }
+
+    /// The last status of a shard that has answered since this control was made.
+    pub fn last_status(&self, shard: usize) -> Option<&ShardStatus> {
+        Some(&self.shards[shard]).filter(|known| known.met).map(|known| &known.status)
+    }
+
+    /// The last status of every shard that answers.
+    pub fn present(&self) -> impl Iterator<Item = &ShardStatus> {
+        self.shards.iter().filter(|shard| shard.present).map(|shard| &shard.status)
+    }
+
+    /// What all shards that answer hold together.
+    pub fn status(&self) -> ReplayStatus {
+        ReplayStatus {
+            shards: self.present().count() as u32,
+            items: self.items(),
+            bytes: self.present().fold(0, |bytes, shard| bytes.saturating_add(shard.bytes_used)),
+            agent_steps: self.agent_steps,
+            inserts: self.inserts,
+            samples: self.samples,
+            samples_per_insert: self.ratio(),
+            blocked_on: None,
+        }
     }
 
     /// Whether a shard answered when it was last asked.
@@ -317,8 +320,8 @@ impl Control {
         self.counted.iter().map(mark).collect()
     }
 
-    fn present(&self) -> u64 {
-        self.shards.iter().filter(|shard| shard.present).count() as u64
+    fn present_count(&self) -> u64 {
+        self.present().count() as u64
     }
 
     /// Begins the ratio when there is enough, and ends it when there is not.

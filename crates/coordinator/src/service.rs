@@ -15,10 +15,11 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 use tracing::info;
 
-use crate::hub::{Connected, Denied, Hub, Role};
+use crate::hub::{Connected, Hub};
+use crate::members::{Denied, Role};
 
-/// How often members hear where the run stands. They take a learner for dead after several times this.
-const STANDING_EVERY: Duration = Duration::from_secs(1);
+/// How often members hear of the run's progress. They consider a learner dead after several times this.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// The service.
 #[derive(Clone, Debug)]
@@ -49,7 +50,7 @@ impl LearnerService {
     }
 
     fn check_run(&self, run: &str) -> Result<(), Status> {
-        let own = &self.hub.charter.run;
+        let own = &self.hub.charter().run;
         if run == own {
             return Ok(());
         }
@@ -144,15 +145,15 @@ impl Learner for LearnerService {
             (_, None) => return Err(self.invalid("who has an incarnation has an index too")),
         };
         info!(role = role.name(), index, incarnation, again = request.incarnation != 0, "joined");
-        let charter = &self.hub.charter;
+        let charter = self.hub.charter();
         Ok(Response::new(v1::JoinReply {
             run: charter.run.clone(),
             index,
             incarnation,
             learner_incarnation: charter.incarnation,
             config: charter.config.clone(),
-            shards: shard_addresses(&self.hub.shards.borrow()),
-            finished: *self.hub.finished.borrow(),
+            shards: shard_addresses(&self.hub.places()),
+            finished: self.hub.is_finished(),
             architecture: charter.architecture.clone(),
         }))
     }
@@ -165,18 +166,14 @@ impl Learner for LearnerService {
     ) -> Result<Response<Self::WatchWeightsStream>, Status> {
         let v1::WatchWeightsRequest { caller, role, index, incarnation } = request.into_inner();
         let role = self.check_member(caller, role, index, incarnation)?;
-        let watched = match role {
-            Role::Actor => &self.hub.weights,
-            Role::Evaluator => &self.hub.evaluation,
-        };
         // One message waits at most: the next is made when it is wanted, and is then the newest.
         let (replies, receiver) = mpsc::channel(1);
         let connected = self.hub.connected(role, index, incarnation);
         let watcher = Watcher {
             hub: self.hub.clone(),
             place: (role, index, incarnation),
-            weights: watched.subscribe(),
-            shards: self.hub.shards.subscribe(),
+            weights: self.hub.watch_weights(role),
+            shards: self.hub.watch_places(),
             replies,
             _connected: connected,
         };
@@ -211,9 +208,9 @@ struct Watcher {
 
 impl Watcher {
     async fn run(mut self) {
-        let mut finished = self.hub.finished.subscribe();
-        let mut standing = interval(STANDING_EVERY);
-        standing.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut finished = self.hub.watch_finished();
+        let mut progress = interval(PROGRESS_EVERY);
+        progress.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.weights.mark_changed();
         // It may have moved since the member joined.
         self.shards.mark_changed();
@@ -233,7 +230,7 @@ impl Watcher {
                     self.shards.mark_changed();
                     None
                 }
-                _ = standing.tick() => None,
+                _ = progress.tick() => None,
                 () = self.replies.closed() => return,
             };
             let (role, index, incarnation) = self.place;
@@ -242,7 +239,7 @@ impl Watcher {
                 return;
             }
             let ends = matches!(news, Some(News::Finished(_)));
-            let agent_steps = *self.hub.agent_steps.borrow();
+            let agent_steps = self.hub.replay_status().agent_steps;
             let moved = self.shards.has_changed().unwrap_or(false);
             let shards = if moved { shard_addresses(&self.shards.borrow_and_update()) } else { Vec::new() };
             if self.replies.send(Ok(v1::WatchWeightsReply { agent_steps, news, shards })).await.is_err()

@@ -3,13 +3,14 @@
 //! Seeds are fixed. What is compared after every turn is in `model`: each step counted once, the right reason to wait,
 //! nothing drawn from too little, the ratio within its bound.
 
+mod heard;
 mod model;
 
+use coordinator::control::Wait;
 use model::{Config, Target, Way, World};
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use replay::control::Wait;
 
 /// Shapes of a run that differ in who waits for whom.
 fn configs() -> Vec<Config> {

@@ -8,10 +8,12 @@ mod config;
 mod learner;
 mod shard;
 
+use coordinator::control::{Control, Mark, Wait};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use replay::control::{Allowance, Control, Heard, Mark, Wait};
+use replay::Allowance;
 
+use crate::heard::Heard;
 use book::Book;
 pub use config::Config;
 use learner::Learner;

@@ -1,0 +1,161 @@
+//! Settings that may change while a run trains: its pace, how much its replay keeps, which shards it goes on without.
+//!
+//! A change is checked as a whole before any of it is done, and kept ([`run::adjusted`]).
+
+use envs::Spec;
+use proto::StoreSpec;
+use replay::{Remover, ReplayStatus, Sampler, StoreOptions, TableOptions};
+use run::adjusted::Changes;
+use settings::Resolved;
+use settings::Settings;
+
+use crate::rate::{RateError, RateLimiter};
+
+/// What may be changed.
+pub const ADJUSTABLE: [&str; 5] =
+    ["samples_per_insert", "min_size", "capacity", "priority_exponent", "without_shards"];
+
+/// Batches by which the ratio may drift besides what the prefetch needs: enough that neither side waits for a message.
+const DRIFT_BATCHES: f64 = 2.0;
+
+/// Items from which on their mean size is taken for that of items to come.
+const ITEMS_TELLING: u64 = 1_000;
+
+/// Whether the shards that are left, of `shards`, can hold `min_size` items: by number and, once the size of an item is
+/// known, by bytes.
+fn check_room(settings: &Settings, shards: usize, held: &ReplayStatus) -> Result<(), String> {
+    let absent = &settings.without_shards.0;
+    if let Some(number) = absent.iter().find(|&&number| number >= shards) {
+        return Err(format!("without_shards names shard {number}: there are {shards}, the first is 0"));
+    }
+    let left = (shards - absent.len()) as u64;
+    if left == 0 {
+        return Err("without_shards leaves no shard: keep one".into());
+    }
+    let (shards, min_size) = (shards as u64, settings.min_size.0);
+    let capacity = settings.capacity.0.div_ceil(shards) * left;
+    if min_size > capacity {
+        return Err(format!(
+            "min_size {min_size} is more than the {left} shards hold, {capacity}: raise capacity or lower min_size"
+        ));
+    }
+    if held.items >= ITEMS_TELLING {
+        let (each, most) = (held.bytes / held.items, settings.replay_bytes.0.div_ceil(shards) * left);
+        if u128::from(min_size) * u128::from(each) > u128::from(most) {
+            return Err(format!(
+                "min_size {min_size} is more than {most} bytes of replay_bytes hold: a transition takes {each}; \
+                 lower min_size"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The settings after a change to a run of `shards` shards that hold `held`, or why the change is refused.
+pub fn changed(
+    resolved: &Resolved,
+    changes: &Changes,
+    shards: usize,
+    held: &ReplayStatus,
+) -> Result<Resolved, String> {
+    let mut changed = resolved.clone();
+    for (key, text) in changes {
+        if !ADJUSTABLE.contains(&key.as_str()) {
+            return Err(format!("{key} can't be changed while a run trains, only {}", ADJUSTABLE.join(", ")));
+        }
+        if let Some(Err(error)) = changed.settings.set(key, text) {
+            return Err(format!("{key}: {error}"));
+        }
+    }
+    changed.settings.validate(&changed.game)?;
+    limiter(&changed.settings).map_err(|error| error.to_string())?;
+    check_room(&changed.settings, shards, held)?;
+    Ok(changed)
+}
+
+/// The ratio that settings ask for.
+pub fn limiter(settings: &Settings) -> Result<RateLimiter, RateError> {
+    let (batch, ratio) = (settings.batch_size as f64, settings.samples_per_insert.0);
+    let drift = batch * (DRIFT_BATCHES + settings.prefetch_batches as f64);
+    let slack = (ratio.unwrap_or(1.0) + batch) / 2.0 + drift;
+    RateLimiter::new(ratio, settings.min_size.0, settings.batch_size as u64, Some(slack))
+}
+
+/// The store of a whole run.
+pub fn store_options(settings: &Settings, spec: &Spec) -> StoreOptions {
+    let table = TableOptions {
+        name: "transitions".into(),
+        capacity: settings.capacity.0 as usize,
+        sampler: if settings.strategy.uses_priorities { Sampler::Proportional } else { Sampler::Uniform },
+        remover: Remover::Fifo,
+        max_times_sampled: 0,
+        priority_exponent: settings.priority_exponent,
+        priority_constant: settings.priority_constant,
+        first_priority: settings.first_priority,
+    };
+    StoreOptions {
+        bytes_max: settings.replay_bytes.0 as usize,
+        stack: settings.frame_stack,
+        frame_bytes: spec.observation.bytes(),
+        tables: vec![table],
+    }
+}
+
+/// What each of `shards` shards holds: its part of the whole.
+pub fn shard_spec(settings: &Settings, spec: &Spec, shards: usize) -> StoreSpec {
+    let mut options = store_options(settings, spec);
+    options.bytes_max = options.bytes_max.div_ceil(shards);
+    options.tables.iter_mut().for_each(|table| table.capacity = table.capacity.div_ceil(shards));
+    StoreSpec { options, codec: settings.frame_codec, actions: spec.actions.len() as u16 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use settings::resolve::Layers;
+
+    fn change(key: &str, text: &str) -> Result<Resolved, String> {
+        change_of(2, 0, key, text)
+    }
+
+    /// Of a run of so many shards that hold so many items of 20 kB.
+    fn change_of(shards: usize, items: u64, key: &str, text: &str) -> Result<Resolved, String> {
+        let resolved = Layers::default().resolve(Some("pong")).unwrap();
+        let held = ReplayStatus { items, bytes: items * 20_000, ..ReplayStatus::default() };
+        changed(&resolved, &Changes::from([(key.to_owned(), text.to_owned())]), shards, &held)
+    }
+
+    #[test]
+    fn pace_and_size_can_change_and_nothing_else() {
+        assert_eq!(change("samples_per_insert", "4").unwrap().settings.samples_per_insert.0, Some(4.0));
+        assert_eq!(change("capacity", "2000000").unwrap().settings.capacity.0, 2_000_000);
+        assert!(change("learning_rate", "0.1").unwrap_err().contains("can't be changed"));
+        assert!(change("samples_per_insert", "many").unwrap_err().contains("samples_per_insert"));
+    }
+
+    #[test]
+    fn what_would_stall_the_run_is_refused() {
+        assert!(change("min_size", "8").unwrap_err().contains("batch_size"));
+        assert!(change("capacity", "1000").unwrap_err().contains("min_size"));
+    }
+
+    #[test]
+    fn a_shard_can_be_gone_without_if_another_is_left_to_hold_enough() {
+        assert_eq!(change("without_shards", "1").unwrap().settings.without_shards.0, [1].into());
+        assert!(change("without_shards", "0,1").unwrap_err().contains("keep one"));
+        assert!(change("without_shards", "2").unwrap_err().contains("shard 2"));
+        let few = 1_000_000;
+        assert!(change_of(few, 0, "without_shards", "none").is_ok());
+        let most: Vec<_> = (0..999_999).map(|number| number.to_string()).collect();
+        assert!(change_of(few, 0, "without_shards", &most.join(",")).unwrap_err().contains("min_size"));
+    }
+
+    #[test]
+    fn what_the_bytes_can_not_hold_is_refused_once_the_size_of_an_item_is_known() {
+        // Of 20 kB each, 1 GiB holds 50,000 and not 60,000.
+        assert!(change_of(2, 999, "min_size", "60000").is_ok());
+        assert!(change_of(2, 1_000, "min_size", "60000").unwrap_err().contains("replay_bytes"));
+        assert!(change_of(2, 1_000, "min_size", "50000").is_ok());
+        assert!(change_of(2, 1_000, "without_shards", "1").unwrap_err().contains("replay_bytes"));
+    }
+}

@@ -1,0 +1,114 @@
+//! What a shard and the whole replay hold, what they have counted, and who is blocked on what.
+//!
+//! The one type for it: a shard makes its [`ShardStatus`], `proto` carries it to the learner, the learner adds up the
+//! shards' into a [`ReplayStatus`]. Metrics, live page, launcher events, `quiver inspect` and the record read these two.
+
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::{Counters, TableCounters};
+
+/// What one table holds and has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TableStatus {
+    /// Items that can be sampled.
+    pub items: u64,
+    /// The most items that it keeps.
+    pub capacity: u64,
+    /// Sum of all weights; the number of items if the table samples uniformly.
+    pub mass: f64,
+    /// What a new item gets that asks for the largest priority.
+    pub largest_priority: f64,
+    /// Totals since the shard's incarnation began.
+    pub counters: TableCounters,
+}
+
+impl TableStatus {
+    /// Items that left to make room, in the table or in the ring.
+    pub fn forgotten(&self) -> u64 {
+        self.counters.evicted.saturating_add(self.counters.reclaimed_items)
+    }
+}
+
+/// What one shard holds, has counted and may still take in.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ShardStatus {
+    /// The shard's permanent identity.
+    pub id: String,
+    /// Which start of the shard the totals belong to; part of every item's key.
+    pub incarnation: u32,
+    /// A learner has configured the shard.
+    pub configured: bool,
+    /// The run has ended.
+    pub finished: bool,
+    /// Bytes of the ring that hold chunks.
+    pub bytes_used: u64,
+    /// Size of the ring.
+    pub bytes_max: u64,
+    /// Inserts that the learner has granted in total.
+    pub inserts_allowed: u64,
+    /// Insert streams that are blocked until the learner grants more.
+    pub writers_blocked: u32,
+    /// Totals over all tables since the incarnation began.
+    pub counters: Counters,
+    /// The tables, in the order of their configuration.
+    pub tables: Vec<TableStatus>,
+}
+
+impl ShardStatus {
+    /// Items inserted into all tables since the incarnation began.
+    pub fn inserts(&self) -> u64 {
+        // A remote shard can claim any numbers.
+        self.tables.iter().fold(0, |sum, table| sum.saturating_add(table.counters.inserts))
+    }
+
+    /// Whether a chunk would be accepted now.
+    pub fn has_room(&self) -> bool {
+        self.configured && !self.finished && self.inserts() < self.inserts_allowed
+    }
+
+    /// The table that a learner samples from; an empty one before the shard is configured.
+    pub fn first_table(&self) -> TableStatus {
+        self.tables.first().copied().unwrap_or_default()
+    }
+}
+
+/// A caller that is blocked on a shard.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BlockedCaller {
+    /// The caller.
+    pub who: String,
+    /// What the caller waits for.
+    pub on: String,
+    /// How long it has waited.
+    pub seconds: f64,
+}
+
+/// How many inserts a shard may have accepted, by its own count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// The incarnation whose count is meant.
+    pub incarnation: u32,
+    /// Inserts in total.
+    pub inserts: u64,
+}
+
+/// What all shards of a run hold together, and what sampling is blocked on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReplayStatus {
+    /// Shards that answer.
+    pub shards: u32,
+    /// Transitions in the shards that answer.
+    pub items: u64,
+    /// Bytes that their chunks take.
+    pub bytes: u64,
+    /// Agent steps of the whole run.
+    pub agent_steps: u64,
+    /// Transitions inserted since the learner started.
+    pub inserts: u64,
+    /// Transitions sampled since the learner started.
+    pub samples: u64,
+    /// Samples per insert since the ratio began.
+    pub samples_per_insert: Option<f64>,
+    /// What sampling is blocked on, if it is.
+    pub blocked_on: Option<String>,
+}

@@ -1,0 +1,177 @@
+//! What a run writes down as it trains: its record, its checkpoints, and the figures that a person watches.
+//!
+//! A cluster and lockstep keep the same journal; they differ in what a checkpoint holds beside [`State`].
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use replay::ReplayStatus;
+use run::RunDir;
+use run::averages::{Averages, Figures, RecentScores, Speed};
+use run::checkpoint::{self, Checkpoint, Writer};
+use run::event::{Outcome, Progress};
+use run::record::{AGENT, Episode, Evaluation, Record, Training};
+
+use crate::checkpoint::{FILES_OF_AN_AGENT, State};
+
+/// The checkpoint of a run that has ended.
+pub const FINAL: &str = "final";
+
+/// The checkpoint with the best evaluation so far.
+const BEST: &str = "best";
+
+const RECORD_FAILED: &str = "can't write the run's record (free some space, then go on with --resume)";
+
+/// Directory, record and counters of a run.
+pub struct Journal {
+    directory: RunDir,
+    record: Record,
+    /// The counters that a checkpoint keeps. Whoever trains moves frames and agent steps on.
+    pub state: State,
+    averages: Averages,
+    recent: RecentScores,
+    frames_speed: Speed,
+    updates_speed: Speed,
+    evaluation_score: Option<f64>,
+    /// Since when the seconds of training are not in `state` yet.
+    since: Instant,
+}
+
+impl Journal {
+    /// The journal of a run that continues from `state`.
+    pub fn new(directory: RunDir, record: Record, state: State) -> Self {
+        let now = Instant::now();
+        Self {
+            directory,
+            record,
+            averages: Averages::new(state.frames, now),
+            recent: RecentScores::default(),
+            frames_speed: Speed::new(state.frames, now),
+            updates_speed: Speed::new(state.updates, now),
+            evaluation_score: None,
+            since: now,
+            state,
+        }
+    }
+
+    /// The run's directory.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Deletes the directory of a run that could not start.
+    pub fn discard(&self) {
+        self.directory.discard();
+    }
+
+    fn checkpoints(&self) -> PathBuf {
+        self.directory.checkpoints()
+    }
+
+    /// Whether the run has ended, and its last checkpoint is there.
+    pub fn has_ended(&self) -> bool {
+        self.checkpoints().join(FINAL).is_dir()
+    }
+
+    /// Deletes the last checkpoint of a run that continues beyond its former end.
+    pub fn forget_the_end(&self) -> Result<()> {
+        checkpoint::remove(&self.checkpoints(), FINAL).context("can't delete the former end")
+    }
+
+    /// Records a training game that ended.
+    pub fn episode(&mut self, score: f64, steps: u64, truncated: bool) -> Result<()> {
+        self.recent.add(score);
+        let episode = Episode { frames: self.state.frames, score, steps, truncated };
+        self.record.episode(&episode).context(RECORD_FAILED)
+    }
+
+    /// Mean score of the newest training games.
+    pub fn training_score(&self) -> Option<f64> {
+        self.recent.mean()
+    }
+
+    /// Counts an update.
+    pub fn update(&mut self, figures: &Figures) {
+        self.averages.add(figures);
+    }
+
+    /// Records the means over the last updates, once there are enough.
+    pub fn training(&mut self, updates: u64, replay: &ReplayStatus) -> Result<Option<Training>> {
+        let training = self.averages.take(self.state.frames, updates, replay, Instant::now());
+        training.iter().try_for_each(|training| self.record.training(training)).context(RECORD_FAILED)?;
+        Ok(training)
+    }
+
+    /// Records an evaluation; if it is the agent's best so far, `save` writes the checkpoint `best`.
+    pub fn evaluation(
+        &mut self,
+        evaluation: &Evaluation,
+        save: impl FnOnce(&State, &mut Writer) -> io::Result<()>,
+    ) -> Result<()> {
+        self.record.evaluation(evaluation).context(RECORD_FAILED)?;
+        let &Evaluation { frames, updates, mean, .. } = evaluation;
+        if evaluation.player != AGENT {
+            return Ok(());
+        }
+        self.evaluation_score = Some(mean);
+        if frames > 0 && self.state.best.is_none_or(|best| mean > best) {
+            self.state.best = Some(mean);
+            let state = State { frames, updates, ..self.state.clone() };
+            checkpoint::write(&self.checkpoints(), BEST, |writer| save(&state, writer))?;
+        }
+        Ok(())
+    }
+
+    /// How far training is and how fast.
+    pub fn progress(&mut self, updates: u64, actors: u32, replay: ReplayStatus) -> Progress {
+        let now = Instant::now();
+        Progress {
+            frames: self.state.frames,
+            updates,
+            frames_per_second: self.frames_speed.at(self.state.frames, now),
+            updates_per_second: self.updates_speed.at(updates, now),
+            loss: self.averages.loss(),
+            training_score: self.recent.mean(),
+            evaluation_score: self.evaluation_score,
+            actors,
+            replay,
+        }
+    }
+
+    /// Writes a checkpoint, named after the frames, and deletes all but the newest `kept`.
+    pub fn checkpoint(
+        &mut self,
+        updates: u64,
+        kept: u32,
+        save: impl FnOnce(&State, &mut Writer) -> io::Result<()>,
+    ) -> Result<()> {
+        self.state.cut = self.record.cut().context(RECORD_FAILED)?;
+        self.state.seconds += self.since.elapsed().as_secs_f64();
+        self.since = Instant::now();
+        self.state.updates = updates;
+        let folder = self.checkpoints();
+        checkpoint::write(&folder, &self.state.frames.to_string(), |writer| save(&self.state, writer))?;
+        checkpoint::prune(&folder, kept as usize).context("can't delete old checkpoints")
+    }
+
+    /// Records the final evaluations, and makes the newest checkpoint the final one.
+    pub fn finish(&mut self, evaluations: Vec<Evaluation>) -> Result<Outcome> {
+        for evaluation in &evaluations {
+            self.record.evaluation(evaluation).context(RECORD_FAILED)?;
+        }
+        let folder = self.checkpoints();
+        let newest = Checkpoint::newest(&folder)?;
+        checkpoint::write(&folder, FINAL, |writer| {
+            FILES_OF_AN_AGENT.iter().try_for_each(|file| writer.link(&newest, file))
+        })?;
+        Ok(self.outcome(evaluations))
+    }
+
+    /// How the run ended, as its last checkpoint has it.
+    pub fn outcome(&self, evaluations: Vec<Evaluation>) -> Outcome {
+        let State { frames, updates, seconds, .. } = self.state;
+        Outcome { frames, updates, seconds, evaluations }
+    }
+}

@@ -1,0 +1,158 @@
+//! The learner's state and its one step.
+
+use std::sync::Arc;
+
+use agents::parameters::WeightsError;
+use agents::{Adam, Agent, Architecture, Batch, Networks, Pass, QNetwork};
+use envs::Spec;
+use rand::Rng;
+use run::averages::Figures;
+use settings::Settings;
+use settings::networks::Mismatch;
+use tch::{Device, Kind};
+use value::priority::Priority;
+
+/// Agent, online and target network, optimiser, and how many updates they have seen.
+#[derive(Debug)]
+pub struct Learner {
+    agent: Arc<dyn Agent>,
+    online: QNetwork,
+    target: QNetwork,
+    adam: Adam,
+    updates: u64,
+    target_period: u64,
+    learning_rate: f64,
+    learning_rate_decay: f64,
+    gradient_clamp: f64,
+}
+
+/// What one update gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Update {
+    /// New priorities, in the batch's order.
+    pub priorities: Vec<Priority>,
+    /// Means over the batch. The importance weight is the sampler's to fill in.
+    pub figures: Figures,
+}
+
+/// Loss or gradient are no numbers any more.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error(
+    "training diverged at update {update}: loss {loss}, gradient of length {gradient_norm}; start anew with a lower learning_rate"
+)]
+pub struct Diverged {
+    /// Which update.
+    pub update: u64,
+    /// What the loss was.
+    pub loss: f64,
+    /// How long the gradient was.
+    pub gradient_norm: f64,
+}
+
+impl Learner {
+    /// A learner with random first weights, for the agent of the settings and an environment.
+    pub fn new(
+        settings: &Settings,
+        spec: &Spec,
+        device: Device,
+        rng: &mut impl Rng,
+    ) -> Result<Self, Mismatch> {
+        let agent = agents::agent(settings);
+        let architecture = Architecture::new(settings, &*agent, spec)?;
+        let online = QNetwork::random(architecture, device, rng)?;
+        let target = online.duplicate();
+        let adam = Adam::new(online.parameters(), settings.adam_epsilon);
+        Ok(Self {
+            agent,
+            online,
+            target,
+            adam,
+            updates: 0,
+            target_period: settings.target_period_updates.0,
+            learning_rate: settings.learning_rate,
+            learning_rate_decay: settings.learning_rate_decay,
+            gradient_clamp: settings.gradient_clamp,
+        })
+    }
+
+    /// The algorithm.
+    pub fn agent(&self) -> &dyn Agent {
+        &*self.agent
+    }
+
+    /// The network that learns, and that actors follow.
+    pub fn online(&self) -> &QNetwork {
+        &self.online
+    }
+
+    /// Updates made.
+    pub fn updates(&self) -> u64 {
+        self.updates
+    }
+
+    /// What an update with this batch would see: targets, TD errors, Q and loss of the networks as they are.
+    ///
+    /// Nothing changes, and the loss has no graph.
+    pub fn examine(&self, batch: &Batch) -> Pass {
+        tch::no_grad(|| self.agent.pass(self.networks(), batch))
+    }
+
+    fn networks(&self) -> Networks<'_> {
+        Networks { online: &self.online, target: &self.target }
+    }
+
+    /// One gradient step. `progress` is the share of the run that is done, for the learning rate.
+    ///
+    /// If loss, gradient or a priority is not finite nothing changes and the run should end: the weights of before are still good.
+    pub fn update(&mut self, batch: &Batch, progress: f64) -> Result<Update, Diverged> {
+        let pass = self.agent.pass(self.networks(), batch);
+        let loss = pass.loss.double_value(&[]);
+        let gradient = self.online.parameters().gradient(&pass.loss);
+        let squares = gradient.iter().map(|part| part.norm().double_value(&[]).powi(2));
+        let gradient_norm = squares.sum::<f64>().sqrt();
+        let diverged = Diverged { update: self.updates, loss, gradient_norm };
+        if !loss.is_finite() || !gradient_norm.is_finite() {
+            return Err(diverged);
+        }
+        let priorities = self.agent.priorities(&pass, batch).into_iter().map(Priority::try_new);
+        let priorities = priorities.collect::<Result<_, _>>().map_err(|_| diverged)?;
+        let decay = 1.0 - (1.0 - self.learning_rate_decay) * progress.clamp(0.0, 1.0);
+        let clamp = (self.gradient_clamp > 0.0).then_some(self.gradient_clamp);
+        self.adam.step(self.online.parameters_mut(), &gradient, clamp, self.learning_rate * decay);
+        self.updates += 1;
+        if self.updates.is_multiple_of(self.target_period) {
+            self.target.parameters_mut().copy_from(self.online.parameters());
+        }
+        let figures = Figures {
+            loss,
+            td_error: pass.td_errors.abs().mean(Kind::Double).double_value(&[]),
+            q: pass.q.mean(Kind::Double).double_value(&[]),
+            entropy: self.agent.entropy(&pass.q).mean(Kind::Double).double_value(&[]),
+            gradient_norm,
+            importance_weight: 1.0,
+        };
+        Ok(Update { priorities, figures })
+    }
+
+    /// Weights of the online network, of the target network, and the optimiser's state, each as safetensors.
+    pub fn save(&self) -> [Vec<u8>; 3] {
+        [
+            self.online.parameters().to_safetensors(),
+            self.target.parameters().to_safetensors(),
+            self.adam.to_safetensors(),
+        ]
+    }
+
+    /// Continues from what [`Learner::save`] returned after so many updates.
+    pub fn restore(
+        &mut self,
+        updates: u64,
+        [weights, target, optimiser]: [&[u8]; 3],
+    ) -> Result<(), WeightsError> {
+        self.online.load(weights)?;
+        self.target.load(target)?;
+        self.adam.load_safetensors(optimiser)?;
+        self.updates = updates;
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! A shard's status on the wire: the only mapping between the message and [`replay::ShardStatus`].
+
+use replay::{BlockedCaller, Counters, ShardStatus, TableCounters, TableStatus};
+
+use crate::v1;
+
+/// The message of a status.
+pub fn status_message(status: &ShardStatus) -> v1::ShardStatus {
+    let Counters { chunks, duplicate_chunks, lost_chunks, steps, actions, items_without_frames } =
+        status.counters;
+    v1::ShardStatus {
+        id: status.id.clone(),
+        incarnation: status.incarnation,
+        bytes_used: status.bytes_used,
+        inserts_allowed: status.inserts_allowed,
+        writers_waiting: status.writers_blocked,
+        counters: Some(v1::Counters {
+            chunks,
+            duplicate_chunks,
+            lost_chunks,
+            steps,
+            actions,
+            inserts: status.inserts(),
+            items_without_frames,
+        }),
+        tables: status.tables.iter().map(table_message).collect(),
+        configured: status.configured,
+        finished: status.finished,
+        bytes_max: status.bytes_max,
+    }
+}
+
+fn table_message(table: &TableStatus) -> v1::TableStatus {
+    let counters = &table.counters;
+    v1::TableStatus {
+        items: table.items,
+        mass: table.mass,
+        largest_priority: table.largest_priority,
+        inserts: counters.inserts,
+        evicted: counters.evicted,
+        reclaimed_items: counters.reclaimed_items,
+        samples: counters.samples,
+        used_up: counters.used_up,
+        updates: counters.updates,
+        stale_updates: counters.stale_updates,
+        removed_items: counters.removed_items,
+        capacity: table.capacity,
+    }
+}
+
+/// [`status_message`] back. Any numbers are accepted: a status is only read.
+pub fn status(message: v1::ShardStatus) -> ShardStatus {
+    let counters = message.counters.unwrap_or_default();
+    ShardStatus {
+        id: message.id,
+        incarnation: message.incarnation,
+        configured: message.configured,
+        finished: message.finished,
+        bytes_used: message.bytes_used,
+        bytes_max: message.bytes_max,
+        inserts_allowed: message.inserts_allowed,
+        writers_blocked: message.writers_waiting,
+        counters: Counters {
+            chunks: counters.chunks,
+            duplicate_chunks: counters.duplicate_chunks,
+            lost_chunks: counters.lost_chunks,
+            steps: counters.steps,
+            actions: counters.actions,
+            items_without_frames: counters.items_without_frames,
+        },
+        tables: message.tables.into_iter().map(table).collect(),
+    }
+}
+
+fn table(message: v1::TableStatus) -> TableStatus {
+    TableStatus {
+        items: message.items,
+        capacity: message.capacity,
+        mass: message.mass,
+        largest_priority: message.largest_priority,
+        counters: TableCounters {
+            inserts: message.inserts,
+            evicted: message.evicted,
+            reclaimed_items: message.reclaimed_items,
+            samples: message.samples,
+            used_up: message.used_up,
+            updates: message.updates,
+            stale_updates: message.stale_updates,
+            removed_items: message.removed_items,
+        },
+    }
+}
+
+/// The message of a blocked caller.
+pub fn blocked_message(blocked: BlockedCaller) -> v1::Waiter {
+    v1::Waiter { who: blocked.who, what: blocked.on, seconds: blocked.seconds }
+}
+
+/// [`blocked_message`] back.
+pub fn blocked(message: v1::Waiter) -> BlockedCaller {
+    BlockedCaller { who: message.who, on: message.what, seconds: message.seconds }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_survives_the_wire() {
+        let table = TableStatus {
+            items: 3,
+            capacity: 10,
+            mass: 2.5,
+            largest_priority: 1.5,
+            counters: TableCounters {
+                inserts: 11,
+                evicted: 4,
+                reclaimed_items: 2,
+                samples: 90,
+                used_up: 1,
+                updates: 60,
+                stale_updates: 5,
+                removed_items: 1,
+            },
+        };
+        let status_sent = ShardStatus {
+            id: "a".into(),
+            incarnation: 7,
+            configured: true,
+            finished: true,
+            bytes_used: 100,
+            bytes_max: 200,
+            inserts_allowed: 40,
+            writers_blocked: 2,
+            counters: Counters {
+                chunks: 1,
+                duplicate_chunks: 2,
+                lost_chunks: 3,
+                steps: 4,
+                actions: 5,
+                items_without_frames: 6,
+            },
+            tables: vec![table, TableStatus::default()],
+        };
+        assert_eq!(status(status_message(&status_sent)), status_sent);
+        let blocked_sent = BlockedCaller { who: "actor 3".into(), on: "allowance".into(), seconds: 1.5 };
+        assert_eq!(blocked(blocked_message(blocked_sent.clone())), blocked_sent);
+    }
+}
