@@ -1,7 +1,7 @@
-//! What is left of lines and polygons inside of a panel, and of a line that is dashed.
+//! What is left of lines and polygons inside of a panel.
 //!
-//! Neither kind of file is asked to do this: the bitmap's backend moves outlying points to the edge, which bends lines,
-//! and dashes of the one would not be those of the other.
+//! SVG could do this, but a clip path has an id, which would have to be its own among all pictures of an HTML page, and
+//! far outlying points would be written only to be hidden.
 
 use crate::mark::{Area, Point};
 
@@ -73,40 +73,6 @@ fn cut(corners: &[Point], distance: impl Fn(Point) -> f64) -> Vec<Point> {
     kept
 }
 
-/// The dashes of a line.
-pub fn dashes(points: &[Point], (dash, gap): (f64, f64)) -> Vec<Vec<Point>> {
-    let mut pieces = Vec::new();
-    let Some(&first) = points.first() else { return pieces };
-    if dash <= 0.0 || gap <= 0.0 {
-        return vec![points.to_vec()];
-    }
-    let (mut piece, mut is_dash, mut left) = (vec![first], true, dash);
-    for pair in points.windows(2) {
-        let (mut from, to) = (pair[0], pair[1]);
-        loop {
-            let distance = (to.0 - from.0).hypot(to.1 - from.1);
-            if distance <= left {
-                left -= distance;
-                piece.push(to);
-                break;
-            }
-            let share = left / distance;
-            from = (from.0 + share * (to.0 - from.0), from.1 + share * (to.1 - from.1));
-            piece.push(from);
-            if is_dash {
-                pieces.push(piece);
-            }
-            piece = vec![from];
-            is_dash = !is_dash;
-            left = if is_dash { dash } else { gap };
-        }
-    }
-    if is_dash && piece.len() > 1 {
-        pieces.push(piece);
-    }
-    pieces
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,13 +103,5 @@ mod tests {
         kept.sort_by(|one, other| one.partial_cmp(other).unwrap());
         kept.dedup();
         assert_eq!(kept, [(0.0, 0.0), (0.0, 10.0), (10.0, 0.0), (10.0, 10.0)]);
-    }
-
-    #[test]
-    fn dashes_go_round_corners_and_keep_their_rhythm() {
-        let pieces = dashes(&[(0.0, 0.0), (4.0, 0.0), (4.0, 10.0)], (6.0, 3.0));
-        assert_eq!(pieces, [vec![(0.0, 0.0), (4.0, 0.0), (4.0, 2.0)], vec![(4.0, 5.0), (4.0, 10.0)]]);
-        assert!(dashes(&[], (6.0, 3.0)).is_empty());
-        assert!(dashes(&[(1.0, 1.0)], (6.0, 3.0)).is_empty());
     }
 }

@@ -6,7 +6,7 @@
 use crate::axis::{Axis, Extent};
 use crate::colour::{Colour, Ink, PALE};
 use crate::legend::Sample;
-use crate::mark::Point;
+use crate::mark::{Point, Stroke};
 
 /// Dash and gap of a reference, on the page.
 const REFERENCE_DASHES: (f64, f64) = (7.0, 4.0);
@@ -107,7 +107,9 @@ impl Layer {
             Shape::Reference(_) => 1.5,
             _ => 2.2,
         };
-        Stroke { ink: self.ink(), width, dashes: self.dashes }
+        // SVG would take a dash of no length for no line at all.
+        let dashes = self.dashes.filter(|(dash, gap)| *dash > 0.0 && *gap > 0.0);
+        Stroke { ink: self.ink(), width, dashes }
     }
 
     /// What stands for it in the legend.
@@ -151,14 +153,6 @@ impl Layer {
     }
 }
 
-/// How a line is drawn.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Stroke {
-    pub(crate) ink: Ink,
-    pub(crate) width: f64,
-    pub(crate) dashes: Option<(f64, f64)>,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,5 +185,14 @@ mod tests {
         let (x, y) = shown(&bars, &Axis::linear(""));
         assert_eq!(y.start, 0.0);
         assert!(x.contains(&0.6) && x.contains(&2.4));
+    }
+
+    #[test]
+    fn dashes_or_gaps_of_no_length_are_a_solid_line() {
+        let dashes = |dash, gap| Layer::identity("").dashes(dash, gap).stroke().dashes;
+        assert_eq!(dashes(6.0, 3.0), Some((6.0, 3.0)));
+        for (dash, gap) in [(0.0, 3.0), (6.0, 0.0), (-1.0, 3.0), (f64::NAN, 3.0)] {
+            assert_eq!(dashes(dash, gap), None);
+        }
     }
 }

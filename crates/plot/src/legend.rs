@@ -1,10 +1,9 @@
 //! Which mark means what: rows of names above the panels, where they hide no data. One for the whole page.
 
 use crate::colour::Ink;
-use crate::layer::{Layer, Stroke};
+use crate::layer::Layer;
 use crate::lettering::{Fonts, Lettering};
-use crate::mark::{Anchor, Area, Mark, Point};
-use crate::shape::strokes;
+use crate::mark::{Anchor, Area, Mark, Point, Stroke};
 
 const ROW: f64 = 20.0;
 const SAMPLE: f64 = 26.0;
@@ -49,7 +48,7 @@ impl Legend {
         let mut marks = Vec::new();
         for (placed, (_, sample)) in self.place(width, fonts).into_iter().zip(&self.entries) {
             let (x, y) = (left + placed.x, top + (f64::from(placed.row) + 0.5) * ROW);
-            marks.extend(draw_sample(*sample, (x, y)));
+            marks.push(draw_sample(*sample, (x, y)));
             let at = (x + SAMPLE + GAP, y + Lettering::SMALL.below_middle());
             marks.push(Mark::words(placed.name, at, (Lettering::SMALL, Ink::QUIET), Anchor::Start));
         }
@@ -84,15 +83,15 @@ struct Placed {
     name: String,
 }
 
-fn draw_sample(sample: Sample, (x, y): Point) -> Vec<Mark> {
+fn draw_sample(sample: Sample, (x, y): Point) -> Mark {
     let middle = x + SAMPLE / 2.0;
     match sample {
-        Sample::Line(stroke) => strokes(vec![(x, y), (x + SAMPLE, y)], stroke).collect(),
-        Sample::Disc(ink) => vec![Mark::Disc { centre: (middle, y), radius: DISC_RADIUS, ink, opacity: 1.0 }],
+        Sample::Line(stroke) => Mark::Line { points: vec![(x, y), (x + SAMPLE, y)], stroke },
+        Sample::Disc(ink) => Mark::Disc { centre: (middle, y), radius: DISC_RADIUS, ink, opacity: 1.0 },
         Sample::Square(ink) => {
             let half = DISC_RADIUS + 1.0;
             let square = Area { left: middle - half, top: y - half, right: middle + half, bottom: y + half };
-            vec![Mark::Area { corners: square.corners(), ink, opacity: 1.0 }]
+            Mark::Area { corners: square.corners(), ink, opacity: 1.0 }
         }
     }
 }
@@ -122,14 +121,11 @@ mod tests {
     fn a_sample_line_stays_within_its_room() {
         for dash in [(7.0, 4.0), (2.0, 3.0), (12.0, 3.0)] {
             let stroke = Stroke { ink: Ink::QUIET, width: 1.5, dashes: Some(dash) };
-            let marks = draw_sample(Sample::Line(stroke), (10.0, 5.0));
-            let ends = marks.iter().flat_map(|mark| match mark {
-                Mark::Line { points, .. } => points.clone(),
-                other => panic!("{other:?}"),
-            });
-            assert!(
-                marks.len() > 1 && ends.into_iter().all(|(x, _)| (10.0..=10.0 + SAMPLE + 1e-9).contains(&x))
-            );
+            let drawn = draw_sample(Sample::Line(stroke), (10.0, 5.0));
+            let Mark::Line { points, stroke: Stroke { dashes, .. } } = drawn else { panic!("{drawn:?}") };
+            assert!(points.into_iter().all(|(x, _)| (10.0..=10.0 + SAMPLE + 1e-9).contains(&x)));
+            // At least one gap is seen.
+            assert!(dashes == Some(dash) && dash.0 + dash.1 < SAMPLE);
         }
     }
 

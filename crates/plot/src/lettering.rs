@@ -1,16 +1,11 @@
-//! Letters of the picture: which font, how large, how wide, and which pixels they darken.
-//!
-//! Plotters could paint letters too, but sets them all at the left edge of their room, so that `|TD|` becomes `| TD|`.
+//! Letters of the picture: which font, how large, and how wide.
 
-use ab_glyph::{Font, FontRef, PxScale, ScaleFont, point};
-
-use crate::canvas::PlotError;
+use read_fonts::tables::cmap::Cmap;
+use read_fonts::tables::hmtx::Hmtx;
+use read_fonts::{FontRef, ReadError, TableProvider};
 
 /// What an SVG viewer is asked for: the font that is measured here, or one as wide.
 pub const FAMILY: &str = "DejaVu Sans, Verdana, sans-serif";
-
-/// From the lowest to the highest letter of DejaVu, as a multiple of its size: that is what `ab_glyph` calls scale.
-const LINE_PER_SIZE: f64 = 2384.0 / 2048.0;
 
 /// How high capital letters are, as a multiple of the size.
 const CAPITALS: f64 = 0.73;
@@ -40,52 +35,21 @@ impl Lettering {
     }
 }
 
-/// Measures and paints words.
+/// Measures words.
 pub struct Fonts {
-    regular: FontRef<'static>,
-    bold: FontRef<'static>,
+    regular: Font,
+    bold: Font,
 }
 
 impl Fonts {
-    pub fn new() -> Result<Self, PlotError> {
-        let font = |bytes| FontRef::try_from_slice(bytes).map_err(PlotError::Font);
-        Ok(Self { regular: font(dejavu::sans::regular())?, bold: font(dejavu::sans::bold())? })
+    pub fn new() -> Result<Self, ReadError> {
+        Ok(Self { regular: Font::new(dejavu::sans::regular())?, bold: Font::new(dejavu::sans::bold())? })
     }
 
-    fn font(&self, lettering: Lettering) -> &FontRef<'static> {
-        if lettering.bold { &self.bold } else { &self.regular }
-    }
-
-    /// How wide words are on the page.
+    /// How wide words are on the page, or a little more: some pairs of letters, `AV` say, are drawn closer together.
     pub fn width(&self, words: &str, lettering: Lettering) -> f64 {
-        let font = self.font(lettering).as_scaled(scale(lettering.size));
-        let mut before = None;
-        let mut width = 0.0;
-        for letter in words.chars().map(|letter| font.glyph_id(letter)) {
-            width += before.map_or(0.0, |before| font.kern(before, letter)) + font.h_advance(letter);
-            before = Some(letter);
-        }
-        f64::from(width)
-    }
-
-    /// Calls `darken` for all pixels of words whose baseline begins at (0, 0), with how much of each is covered.
-    pub fn paint(&self, words: &str, lettering: Lettering, mut darken: impl FnMut(i32, i32, f64)) {
-        let font = self.font(lettering).as_scaled(scale(lettering.size));
-        let mut before = None;
-        let mut x = 0.0;
-        for letter in words.chars().map(|letter| font.glyph_id(letter)) {
-            x += before.map_or(0.0, |before| font.kern(before, letter));
-            let glyph = letter.with_scale_and_position(scale(lettering.size), point(x, 0.0));
-            if let Some(outline) = font.outline_glyph(glyph) {
-                let corner = outline.px_bounds().min;
-                outline.draw(|across, down, covered| {
-                    let (x, y) = (corner.x as i32 + across as i32, corner.y as i32 + down as i32);
-                    darken(x, y, f64::from(covered).clamp(0.0, 1.0));
-                });
-            }
-            x += font.h_advance(letter);
-            before = Some(letter);
-        }
+        let font = if lettering.bold { &self.bold } else { &self.regular };
+        lettering.size * words.chars().map(|letter| font.advance(letter)).sum::<f64>() / font.units_per_em
     }
 
     /// Words in as many lines as they need to be no wider than that; a single word may still be.
@@ -108,7 +72,7 @@ impl Fonts {
         if wide <= width {
             return (words.to_owned(), lettering);
         }
-        // A little less, since the last bit of a sum of widths depends on the size.
+        // A little less, since the last bit of a width depends on the size.
         let size = (0.999 * lettering.size * width / wide).max(SIZE_MIN);
         let lettering = Lettering { size, ..lettering };
         let mut shorter = words.to_owned();
@@ -119,8 +83,25 @@ impl Fonts {
     }
 }
 
-fn scale(size: f64) -> PxScale {
-    PxScale::from((size * LINE_PER_SIZE) as f32)
+/// How wide each letter of a font is.
+struct Font {
+    letters: Cmap<'static>,
+    widths: Hmtx<'static>,
+    units_per_em: f64,
+}
+
+impl Font {
+    fn new(bytes: &'static [u8]) -> Result<Self, ReadError> {
+        let font = FontRef::new(bytes)?;
+        let units_per_em = f64::from(font.head()?.units_per_em());
+        Ok(Self { letters: font.cmap()?, widths: font.hmtx()?, units_per_em })
+    }
+
+    /// In units of the font. A letter that it does not have is drawn as a box, which is its first glyph.
+    fn advance(&self, letter: char) -> f64 {
+        let glyph = self.letters.map_codepoint(letter).unwrap_or_default();
+        self.widths.advance(glyph).map_or(0.0, f64::from)
+    }
 }
 
 #[cfg(test)]

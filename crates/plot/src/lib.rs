@@ -2,8 +2,8 @@
 //!
 //! Everything that Quiver draws is drawn here, so that all pictures look alike: the curves of `quiver plot`, the figures
 //! of the paper, the soak test of the benchmarks. A [`Page`] is composed of plain marks in units of the page (`mark`),
-//! which is arithmetic; only `canvas` knows the library that paints them, and `element` writes them into an HTML page.
-//! Knows nothing of runs, games or files.
+//! which is arithmetic; `svg` writes them, as a file or into an HTML page, and `png` rasterises that file. A program that
+//! writes no PNG leaves the feature `png` off and links no rasteriser. Knows nothing of runs, games or files.
 //!
 //! ```
 //! use plot::{Axis, Colour, Layer, Page, Panel};
@@ -18,10 +18,8 @@
 #![forbid(unsafe_code)]
 
 mod axis;
-mod canvas;
 mod clip;
 mod colour;
-mod element;
 mod frame;
 mod layer;
 mod legend;
@@ -30,14 +28,16 @@ mod mark;
 mod number;
 mod page;
 mod panel;
+#[cfg(feature = "png")]
+mod png;
 mod shape;
+mod svg;
 mod ticks;
 
 pub use axis::Axis;
-pub use canvas::PlotError;
 pub use colour::Colour;
-pub use element::escaped;
 pub use layer::Layer;
 pub use number::number;
-pub use page::Page;
+pub use page::{Page, PlotError};
 pub use panel::Panel;
+pub use svg::escaped;

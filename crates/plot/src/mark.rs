@@ -1,7 +1,7 @@
-//! What a picture consists of before it is painted: lines, areas, discs and words, in units of the page.
+//! What a picture consists of before it is written: lines, areas, discs and words, in units of the page.
 //!
-//! A page is laid out as a list of these, so that layout is arithmetic that a test can look at, and both kinds of file
-//! show the same. Later marks cover earlier ones.
+//! A page is laid out as a list of these, so that layout is arithmetic that a test can look at. Later marks cover earlier
+//! ones.
 
 use crate::colour::Ink;
 use crate::lettering::Lettering;
@@ -9,17 +9,36 @@ use crate::lettering::Lettering;
 /// A place on the page: to the right and down from its upper left corner.
 pub type Point = (f64, f64);
 
+/// A page that is laid out.
+#[derive(Clone, Debug)]
+pub struct Sheet {
+    /// In pixels of the page.
+    pub size: (u32, u32),
+    /// Pixels of the page for one unit of the marks.
+    pub magnification: f64,
+    pub marks: Vec<Mark>,
+}
+
 /// Something on the page.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mark {
     /// A line through points. Always opaque.
-    Line { points: Vec<Point>, ink: Ink, width: f64 },
+    Line { points: Vec<Point>, stroke: Stroke },
     /// A filled polygon.
     Area { corners: Vec<Point>, ink: Ink, opacity: f64 },
     /// A filled circle.
     Disc { centre: Point, radius: f64, ink: Ink, opacity: f64 },
     /// A line of words; `at` is on their baseline.
     Words { words: String, at: Point, lettering: Lettering, ink: Ink, anchor: Anchor, upwards: bool },
+}
+
+/// How a line is drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stroke {
+    pub ink: Ink,
+    pub width: f64,
+    /// Lengths of dashes and of the gaps between them.
+    pub dashes: Option<(f64, f64)>,
 }
 
 /// Which part of a line of words is at its place.
@@ -46,7 +65,7 @@ impl Mark {
 
     /// A straight line.
     pub fn stroke(from: Point, to: Point, ink: Ink, width: f64) -> Self {
-        Self::Line { points: vec![from, to], ink, width }
+        Self::Line { points: vec![from, to], stroke: Stroke { ink, width, dashes: None } }
     }
 }
 

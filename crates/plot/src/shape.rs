@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::clip::dashes;
 use crate::colour::Ink;
 use crate::frame::Frame;
-use crate::layer::{Layer, Shape, Stroke};
+use crate::layer::{Layer, Shape};
 use crate::lettering::Lettering;
-use crate::mark::{Anchor, Mark, Point};
+use crate::mark::{Anchor, Mark, Point, Stroke};
 
 /// Points of a curve are marked while they are so far apart on average.
 const MARK_DISTANCE: f64 = 16.0;
@@ -116,20 +115,9 @@ fn curve(layer: &Layer, points: &[(f64, f64, f64)], frame: &Frame) -> Vec<(Depth
     marks
 }
 
-/// A line, or its dashes, as far as it is inside.
-pub fn line(places: &[Point], stroke: Stroke, frame: &Frame) -> impl Iterator<Item = Mark> {
-    let inside = frame.inside_line(places).into_iter();
-    inside.flat_map(move |piece| strokes(piece, stroke))
-}
-
-/// A line, or its dashes.
-pub fn strokes(points: Vec<Point>, stroke: Stroke) -> impl Iterator<Item = Mark> {
-    let Stroke { ink, width, dashes: rhythm } = stroke;
-    let pieces = match rhythm {
-        None => vec![points],
-        Some(rhythm) => dashes(&points, rhythm),
-    };
-    pieces.into_iter().map(move |points| Mark::Line { points, ink, width })
+/// A line as far as it is inside.
+fn line(places: &[Point], stroke: Stroke, frame: &Frame) -> impl Iterator<Item = Mark> {
+    frame.inside_line(places).into_iter().map(move |points| Mark::Line { points, stroke })
 }
 
 fn identity(frame: &Frame) -> Vec<Point> {
