@@ -7,10 +7,7 @@ use actor::lane::Lane;
 use envs::{Element, EnvError, Environment, Image, Observation, Outcome, Spec};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use replay::{
-    Chunk, InitialPriority, LaneKey, NewItem, Remover, Sampler, Step, Store, StoreOptions, TableOptions,
-    WeightsVersion,
-};
+use replay::{Chunk, InitialPriority, LaneKey, NewItem, Step, Store, StoreOptions, WeightsVersion, testing};
 use settings::Settings;
 use settings::choices::RewardClip;
 
@@ -189,17 +186,7 @@ fn a_store_takes_every_chunk() {
     let script: Vec<Outcome> =
         [GOES_ON, GOES_ON, LIFE_LOST, GOES_ON, OVER, CUT, OVER, GOES_ON, CUT].repeat(6);
     let rules = Rules::new(&settings(2));
-    let table = TableOptions {
-        name: "transitions".into(),
-        capacity: 100,
-        sampler: Sampler::Proportional,
-        remover: Remover::Fifo,
-        max_times_sampled: 0,
-        priority_exponent: 0.5,
-        priority_constant: 1e-3,
-        first_priority: 1.0,
-    };
-    let options = StoreOptions { bytes_max: 100_000, stack: 2, frame_bytes: 1, tables: vec![table] };
+    let options = StoreOptions { stack: 2, frame_bytes: 1, ..testing::options() };
     let mut store = Store::new(options, 0).unwrap();
     for chunk in play(&script, &rules) {
         store.insert(&chunk).unwrap();

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
-use replay::codec::{Codec, Encoder};
+use replay::codec::Codec;
 use replay::store::Home;
 use replay::{
-    Chunk, InitialPriority, InsertError, ItemKey, KEY_DISTANCE_MAX, LaneKey, NewItem, Remover, Sampler, Step,
-    Store, StoreOptions, TableOptions, Taken, WeightsVersion,
+    Chunk, InitialPriority, InsertError, ItemKey, KEY_DISTANCE_MAX, LaneKey, NewItem, Remover, Sampler,
+    Store, StoreOptions, TableOptions, Taken, testing,
 };
-use value::priority::Priority;
 
 pub const FRAME_BYTES: usize = 16;
 pub const STACK: usize = 2;
@@ -21,14 +19,10 @@ pub const CAPACITIES: [usize; 2] = [12, 6];
 /// Two tables over a ring that a dozen chunks fill.
 pub fn options() -> StoreOptions {
     let main = TableOptions {
-        name: "main".into(),
         capacity: CAPACITIES[0],
-        sampler: Sampler::Proportional,
-        remover: Remover::Fifo,
-        max_times_sampled: 0,
         priority_exponent: 0.6,
         priority_constant: 0.01,
-        first_priority: 1.0,
+        ..testing::table("main")
     };
     let other = TableOptions {
         name: "other".into(),
@@ -43,10 +37,7 @@ pub fn options() -> StoreOptions {
 
 /// A writer of one lane. Episodes have seven steps and a final observation.
 pub struct Lane {
-    key: LaneKey,
-    encoder: Encoder,
-    sequence: u64,
-    next_step: u64,
+    lane: testing::Lane,
     next_item: u64,
 }
 
@@ -55,49 +46,30 @@ const EPISODE: u64 = 8;
 impl Lane {
     pub fn new(actor: u32, incarnation: u64, lane: u32) -> Self {
         let key = LaneKey { actor, incarnation, lane };
-        let encoder = Encoder::new(Codec::Delta, FRAME_BYTES);
-        Self { key, encoder, sequence: 0, next_step: 0, next_item: 0 }
+        Self { lane: testing::Lane::packed(key, Codec::Delta, FRAME_BYTES), next_item: 0 }
     }
 
     /// So many more steps, and the items that they complete.
     pub fn chunk(&mut self, steps: u64) -> Chunk {
-        let (sequence, first_step) = (self.sequence, self.next_step);
-        let mut frames = Vec::new();
-        let numbers = first_step..first_step + steps;
-        let steps = numbers.map(|number| self.step(number, &mut frames)).collect();
-        self.sequence += 1;
-        Chunk {
-            lane: self.key,
-            sequence,
-            first_step,
-            steps,
-            frames: Bytes::from(frames),
-            items: self.items(),
-        }
+        (0..steps).for_each(|_| self.step());
+        let items = self.items();
+        self.lane.chunk(items)
     }
 
-    fn step(&mut self, number: u64, frames: &mut Vec<u8>) -> Step {
-        let before = frames.len();
+    fn step(&mut self) {
+        let number = self.lane.next_step();
         let frame: [u8; FRAME_BYTES] = std::array::from_fn(|at| ((number + at as u64) / 5) as u8);
-        let key_frame = self.encoder.encode_into(&frame, frames);
-        self.next_step += 1;
         let at = number % EPISODE;
         let ends = at == EPISODE - 2;
         let taken = Taken {
             action: (number % 4) as u16,
-            reward: number as f32,
             terminated: ends && number.is_multiple_of(3),
             truncated: ends && !number.is_multiple_of(3),
             life_lost: at == 3,
             log_probability: -0.5,
-            weights: WeightsVersion { incarnation: 1, number },
+            ..testing::taken(number)
         };
-        Step {
-            frame_bytes: (frames.len() - before) as u32,
-            key_frame,
-            starts_episode: at == 0,
-            taken: (at < EPISODE - 1).then_some(taken),
-        }
+        self.lane.push(&frame, (at < EPISODE - 1).then_some(taken));
     }
 
     fn items(&mut self) -> Vec<NewItem> {
@@ -105,13 +77,13 @@ impl Lane {
         for first in self.next_item.. {
             let at = first % EPISODE;
             let length = if at < EPISODE - 2 && first.is_multiple_of(3) { 2 } else { 1 };
-            if first + length >= self.next_step {
+            if first + length >= self.lane.next_step() {
                 break;
             }
             self.next_item += 1;
             let priority = match first % 4 {
                 0 => InitialPriority::Largest,
-                rest => InitialPriority::Of(Priority::try_new(rest as f64 / 2.0).expect("it is one")),
+                rest => InitialPriority::Of(testing::priority(rest as f64 / 2.0)),
             };
             let tables =
                 if first.is_multiple_of(5) { 0..2 } else { (first % 2) as u8..(first % 2) as u8 + 1 };
@@ -219,7 +191,7 @@ pub fn put_to_use(store: &mut Store) {
     }
     let left = contents(store);
     assert!(!left.is_empty(), "new items are kept");
-    assert!(left.values().all(|item| item.lane == lane.key), "what is old has left");
+    assert!(left.values().all(|item| item.lane == lane.lane.key()), "what is old has left");
 }
 
 fn draw_and_update(store: &mut Store, table: usize) {
@@ -232,8 +204,7 @@ fn draw_and_update(store: &mut Store, table: usize) {
         drawn.push(draw.key);
     });
     assert_eq!(drawing.is_err(), drawn.is_empty());
-    let two = Priority::try_new(2.0).expect("it is one");
-    let updates: Vec<_> = drawn.iter().map(|&key| (key, two)).collect();
+    let updates: Vec<_> = drawn.iter().map(|&key| (key, testing::priority(2.0))).collect();
     let updated = store.update_priorities(table, &updates);
     assert_eq!(updated.applied + updated.stale, updates.len() as u64);
     let removed = store.remove(table, &drawn[..drawn.len().min(1)]);

@@ -5,11 +5,11 @@ use envs::{Element, Observation, Spec};
 use learner::{Assembler, Learner};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use replay::{Chunk, InitialPriority, LaneKey, NewItem, Step, Store, Taken, WeightsVersion};
+use replay::testing::{Lane, NOOP, one_step};
+use replay::{LaneKey, Store, Taken};
 use settings::Settings;
 use settings::choices::RewardClip;
 use tch::{Device, Kind, Tensor};
-use value::priority::Priority;
 
 fn settings() -> Settings {
     let mut settings = Settings::paper();
@@ -31,33 +31,19 @@ fn spec() -> Spec {
 /// Twenty steps whose frame is their number and whose reward is ten times that; one-step transitions.
 fn store(settings: &Settings) -> Store {
     let mut store = Store::new(coordinator::store_options(settings, &spec()), 0).unwrap();
-    let mut encoder = replay::codec::Encoder::new(settings.frame_codec, spec().observation.bytes());
-    let mut frames = Vec::new();
-    let mut pack = |number: u16| {
-        let before = frames.len();
-        let key = encoder.encode_into(&f32::from(number).to_le_bytes(), &mut frames);
-        ((frames.len() - before) as u32, key)
-    };
-    let packed: Vec<_> = (0..20).map(&mut pack).collect();
-    let steps = (0..20u16).zip(packed).map(|(number, (frame_bytes, key_frame))| Step {
-        frame_bytes,
-        key_frame,
-        starts_episode: number == 0,
-        taken: Some(Taken {
+    let key = LaneKey { actor: 0, incarnation: 0, lane: 0 };
+    let mut lane = Lane::packed(key, settings.frame_codec, spec().observation.bytes());
+    for number in 0..20u16 {
+        let taken = Taken {
             action: number % 2,
             reward: f32::from(number) * 10.0,
-            terminated: false,
-            truncated: false,
             life_lost: number == 10,
             log_probability: -0.5,
-            weights: WeightsVersion::default(),
-        }),
-    });
-    let priority = InitialPriority::Of(Priority::try_new(1.0).unwrap());
-    let items = (0..19).map(|first| NewItem { first, length: 1, priority, table: 0 }).collect();
-    let lane = LaneKey { actor: 0, incarnation: 0, lane: 0 };
-    let (steps, frames) = (steps.collect(), frames.into());
-    store.insert(&Chunk { lane, sequence: 0, first_step: 0, steps, frames, items }).unwrap();
+            ..NOOP
+        };
+        lane.push(&f32::from(number).to_le_bytes(), Some(taken));
+    }
+    store.insert(&lane.chunk(lane.completed().map(|first| one_step(first, 1.0)))).unwrap();
     store
 }
 

@@ -121,20 +121,12 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use replay::{Remover, Sampler, StoreOptions, TableOptions};
+    use replay::testing::{self, table};
+    use replay::{Sampler, StoreOptions, TableOptions};
 
     fn options(capacity: usize) -> StoreOptions {
-        let table = TableOptions {
-            name: "main".into(),
-            capacity,
-            sampler: Sampler::Uniform,
-            remover: Remover::Fifo,
-            max_times_sampled: 0,
-            priority_exponent: 1.0,
-            priority_constant: 0.0,
-            first_priority: 1.0,
-        };
-        StoreOptions { bytes_max: 4096, stack: 1, frame_bytes: 8, tables: vec![table] }
+        let table = TableOptions { capacity, sampler: Sampler::Uniform, ..table("main") };
+        StoreOptions { bytes_max: 4096, stack: 1, tables: vec![table], ..testing::options() }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use proto::v1::insert_request::Message;
 use proto::{Batch, v1};
+use replay::testing::{Lane, NOOP};
 use rustix::process::Signal;
 use tonic::{Code, Status};
 
@@ -94,28 +95,11 @@ async fn write_as(cluster: &Cluster, actor: u32, incarnation: u64) -> Result<(),
         stack: store.stack,
         ..v1::InsertHello::default()
     };
-    let step = replay::Step {
-        frame_bytes: store.frame_bytes,
-        key_frame: true,
-        starts_episode: true,
-        taken: Some(replay::Taken {
-            action: 0,
-            reward: 0.0,
-            terminated: false,
-            truncated: false,
-            life_lost: false,
-            log_probability: 0.0,
-            weights: replay::WeightsVersion::default(),
-        }),
-    };
-    let chunk = proto::convert::chunk_message(replay::Chunk {
-        lane: replay::LaneKey { actor, incarnation, lane: 0 },
-        sequence: 1 << 40,
-        first_step: 1 << 40,
-        steps: vec![step],
-        frames: vec![0; store.frame_bytes as usize].into(),
-        items: Vec::new(),
-    });
+    let mut lane = Lane::new(replay::LaneKey { actor, incarnation, lane: 0 }).at(1 << 40, 1 << 40);
+    lane.push(&vec![0; store.frame_bytes as usize], Some(NOOP));
+    let mut chunk = lane.chunk([]);
+    chunk.steps[0].starts_episode = true;
+    let chunk = proto::convert::chunk_message(chunk);
     let messages = [Message::Hello(hello), Message::Chunk(chunk)];
     let requests = messages.map(|message| v1::InsertRequest { message: Some(message) });
     patiently(async {

@@ -11,10 +11,8 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use replay::Allowance;
 use replay::codec::Codec;
-use replay::{
-    Chunk, InitialPriority, ItemKey, LaneKey, NewItem, Remover, Sampler, Step, StoreOptions, TableOptions,
-    Taken, WeightsVersion,
-};
+use replay::testing::{self, Lane, NOOP, one_step};
+use replay::{ItemKey, LaneKey, StoreOptions, TableOptions};
 use rpc::address::Address;
 use rpc::channel::Credentials;
 use rpc::place::Place;
@@ -117,20 +115,10 @@ impl Shards {
             stack: 1,
             ..v1::InsertHello::default()
         };
-        let item = |(first, &priority): (u64, &f64)| NewItem {
-            first,
-            length: 1,
-            priority: InitialPriority::Of(proto::convert::priority(priority).unwrap()),
-            table: 0,
-        };
-        let chunk = Chunk {
-            lane: LaneKey { actor: index as u32, incarnation, lane: 0 },
-            sequence: 0,
-            first_step: 0,
-            steps: (0..=priorities.len()).map(step).collect(),
-            frames: vec![0; priorities.len() + 1].into(),
-            items: (0..).zip(priorities).map(item).collect(),
-        };
+        let mut lane = Lane::new(LaneKey { actor: index as u32, incarnation, lane: 0 });
+        (0..=priorities.len()).for_each(|_| lane.push(&[0], Some(NOOP)));
+        let items = lane.completed().zip(priorities).map(|(first, &value)| one_step(first, value));
+        let chunk = lane.chunk(items);
         let writer = Writer::spawn(Place::fixed(self.address(index)), Credentials::none(), hello, 1, 0);
         patiently(async {
             writer.send(chunk).await.unwrap();
@@ -221,31 +209,13 @@ impl Shards {
 
 fn told() -> Told {
     let table = TableOptions {
-        name: "transitions".into(),
-        capacity: 4096,
-        sampler: Sampler::Proportional,
-        remover: Remover::Fifo,
-        max_times_sampled: 0,
         priority_exponent: EXPONENT,
         priority_constant: CONSTANT,
-        first_priority: 1.0,
+        ..testing::table("transitions")
     };
-    let options = StoreOptions { bytes_max: 1 << 20, stack: 1, frame_bytes: 1, tables: vec![table] };
+    let options = StoreOptions { stack: 1, frame_bytes: 1, tables: vec![table], ..testing::options() };
     let spec = StoreSpec { options, codec: Codec::None, actions: 1 };
     Told { run: RUN.into(), learner_incarnation: 1, spec, reliabilities: false }
-}
-
-fn step(number: usize) -> Step {
-    let taken = Taken {
-        action: 0,
-        reward: 0.0,
-        terminated: false,
-        truncated: false,
-        life_lost: false,
-        log_probability: 0.0,
-        weights: WeightsVersion::default(),
-    };
-    Step { frame_bytes: 1, key_frame: true, starts_episode: number == 0, taken: Some(taken) }
 }
 
 /// Draws without strata until the rarest item is expected 20 times; then 0.001 < p < 0.999 for the frequencies.

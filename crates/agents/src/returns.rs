@@ -68,15 +68,7 @@ mod tests {
     use super::*;
 
     fn step(reward: f32, log_probability: f32) -> Taken {
-        Taken {
-            action: 0,
-            reward,
-            terminated: false,
-            truncated: false,
-            life_lost: false,
-            log_probability,
-            weights: replay::WeightsVersion::default(),
-        }
+        Taken { reward, log_probability, ..replay::testing::NOOP }
     }
 
     fn settings(change: impl FnOnce(&mut Settings)) -> Settings {

@@ -7,13 +7,12 @@
 
 use std::{fs, time::Instant};
 
-use bytes::Bytes;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use replay::codec::{Codec, Encoder};
+use replay::codec::Codec;
+use replay::testing::{self, Lane, NOOP};
 use replay::{
-    Chunk, InitialPriority, LaneKey, NewItem, Remover, Sampler, Step, Store, StoreOptions, TableOptions,
-    Taken, WeightsVersion,
+    Chunk, InitialPriority, LaneKey, NewItem, Store, StoreOptions, TableOptions, Taken, WeightsVersion,
 };
 use value::priority::Priority;
 
@@ -21,6 +20,8 @@ const FRAME_BYTES: usize = 84 * 84;
 const CAPACITY: usize = 1_000_000;
 const EPISODE: u64 = 500;
 const CHUNK_STEPS: u64 = 50;
+/// Lanes of each actor.
+const LANES_EACH: u32 = 8;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -29,29 +30,23 @@ fn main() {
     let lanes: u32 = arguments.next().map_or(8, |lanes| lanes.parse().unwrap());
     let bytes = fs::read(&path).unwrap();
     let frames: Vec<&[u8]> = bytes.chunks_exact(FRAME_BYTES).collect();
-    let mut writers: Vec<_> = (0..lanes).map(|lane| (lane, Encoder::new(codec, FRAME_BYTES))).collect();
+    let key = |lane| LaneKey { actor: lane / LANES_EACH, incarnation: 1, lane: lane % LANES_EACH };
+    let mut writers: Vec<_> = (0..lanes).map(|lane| Lane::packed(key(lane), codec, FRAME_BYTES)).collect();
 
     let before = resident("VmRSS");
     let table = TableOptions {
-        name: "main".into(),
         capacity: CAPACITY,
-        sampler: Sampler::Proportional,
-        remover: Remover::Fifo,
-        max_times_sampled: 0,
         priority_exponent: 0.6,
         priority_constant: 0.001,
-        first_priority: 1.0,
+        ..testing::table("main")
     };
     let options =
         StoreOptions { bytes_max: 8 << 30, stack: 4, frame_bytes: FRAME_BYTES, tables: vec![table] };
     let mut store = Store::new(options, 1).unwrap();
     let (mut inserting, mut frame_bytes, mut steps) = (0.0, 0, 0);
-    for sequence in 0.. {
-        if store.tables()[0].counters().evicted > 0 {
-            break;
-        }
-        for (lane, encoder) in &mut writers {
-            let chunk = chunk(sequence, *lane, &frames, encoder);
+    while store.tables()[0].counters().evicted == 0 {
+        for lane in &mut writers {
+            let chunk = chunk(lane, &frames);
             frame_bytes += chunk.frames.len();
             steps += chunk.steps.len();
             let start = Instant::now();
@@ -97,41 +92,23 @@ fn operations(store: &mut Store) {
     println!("save {:.3} GB in {:.2} s", size.0 as f64 / 1e9, start.elapsed().as_secs_f64());
 }
 
-fn chunk(sequence: u64, lane: u32, played: &[&[u8]], encoder: &mut Encoder) -> Chunk {
-    let first_step = sequence * CHUNK_STEPS;
-    let mut frames = Vec::new();
+/// The next steps of a lane and the one-step items that they complete.
+fn chunk(lane: &mut Lane, played: &[&[u8]]) -> Chunk {
     let taken = |number: u64| Taken {
-        action: 0,
-        reward: 0.0,
         terminated: number % EPISODE == EPISODE - 2,
-        truncated: false,
-        life_lost: false,
         log_probability: -1.0,
         weights: WeightsVersion { incarnation: 1, number: 5 },
+        ..NOOP
     };
-    let step = |number: u64| {
-        let before = frames.len();
-        let frame = played[(number as usize + lane as usize * 97) % played.len()];
-        let key_frame = encoder.encode_into(frame, &mut frames);
-        Step {
-            frame_bytes: (frames.len() - before) as u32,
-            key_frame,
-            starts_episode: number.is_multiple_of(EPISODE),
-            taken: (number % EPISODE != EPISODE - 1).then(|| taken(number)),
-        }
-    };
-    let acts = |first: &u64| first % EPISODE != EPISODE - 1;
-    let item = |first| NewItem { first, length: 1, priority: InitialPriority::Largest, table: 0 };
-    let end = first_step + CHUNK_STEPS;
-    let steps = (first_step..end).map(step).collect();
-    Chunk {
-        lane: LaneKey { actor: lane / 8, incarnation: 1, lane: lane % 8 },
-        sequence,
-        first_step,
-        steps,
-        frames: Bytes::from(frames),
-        items: (first_step.saturating_sub(1)..end - 1).filter(acts).map(item).collect(),
+    let acts = |number: &u64| number % EPISODE != EPISODE - 1;
+    let LaneKey { actor, lane: index, .. } = lane.key();
+    let offset = (actor * LANES_EACH + index) as usize * 97;
+    for number in lane.next_step()..lane.next_step() + CHUNK_STEPS {
+        let frame = played[(number as usize + offset) % played.len()];
+        lane.push(frame, acts(&number).then(|| taken(number)));
     }
+    let item = |first| NewItem { first, length: 1, priority: InitialPriority::Largest, table: 0 };
+    lane.chunk(lane.completed().filter(acts).map(item))
 }
 
 /// A figure of /proc/self/status, in bytes.

@@ -29,6 +29,9 @@ mod sum_tree;
 
 pub mod codec;
 
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
 pub use chunk::{Chunk, InitialPriority, KEY_DISTANCE_MAX, LaneKey, NewItem, Step, Taken, WeightsVersion};
 pub use key::ItemKey;
 pub use options::{OptionsError, Remover, Sampler, StoreOptions, TABLES_MAX, TableOptions, UnknownName};

@@ -1,23 +1,8 @@
-use replay::{
-    InitialPriority, LaneKey, NewItem, Remover, Sampler, Step, TableOptions, Taken, WeightsVersion,
-};
-
+use replay::testing::{Lane, NOOP, one_step, table};
+use replay::{LaneKey, TableOptions};
 use value::priority::Priority;
 
 use super::*;
-
-fn table(name: &str) -> TableOptions {
-    TableOptions {
-        name: name.into(),
-        capacity: 100,
-        sampler: Sampler::Proportional,
-        remover: Remover::Fifo,
-        max_times_sampled: 0,
-        priority_exponent: 1.0,
-        priority_constant: 0.0,
-        first_priority: 1.0,
-    }
-}
 
 fn spec() -> StoreSpec {
     let options = StoreOptions { bytes_max: 10_000, stack: 2, frame_bytes: 8, tables: vec![table("replay")] };
@@ -62,26 +47,14 @@ fn allow(shard: &Shard, inserts: u64) -> Option<Allowance> {
 
 /// One step and the item that it completes.
 fn chunk(sequence: u64, priority: f64) -> Chunk {
-    let taken = Taken {
-        action: 0,
-        reward: 0.0,
-        terminated: false,
-        truncated: false,
-        life_lost: false,
-        log_probability: 0.0,
-        weights: WeightsVersion::default(),
-    };
-    let step = Step { frame_bytes: 8, key_frame: true, starts_episode: sequence == 0, taken: Some(taken) };
-    let priority = InitialPriority::Of(Priority::try_new(priority).unwrap());
-    let item = sequence.checked_sub(1).map(|first| NewItem { first, length: 1, priority, table: 0 });
-    Chunk {
-        lane: LaneKey { actor: 0, incarnation: 1, lane: 0 },
-        sequence,
-        first_step: sequence,
-        steps: vec![step],
-        frames: vec![sequence as u8; 8].into(),
-        items: item.into_iter().collect(),
-    }
+    chunk_of(&[sequence as u8; 8], sequence, priority)
+}
+
+/// The same with this frame.
+fn chunk_of(frame: &[u8], sequence: u64, priority: f64) -> Chunk {
+    let mut lane = Lane::new(LaneKey { actor: 0, incarnation: 1, lane: 0 }).at(sequence, sequence);
+    lane.push(frame, Some(NOOP));
+    lane.chunk(lane.completed().map(|first| one_step(first, priority)))
 }
 
 fn stored(fate: Result<Fate, Refusal>) -> bool {
@@ -213,10 +186,7 @@ fn large(max_times_sampled: u32) -> Shard {
     let options = StoreOptions { bytes_max: 8 << 20, stack: 1, frame_bytes: FRAME_BYTES, tables };
     let mut shard = granted(StoreSpec { options, ..spec() }, 100);
     for sequence in 0..2 {
-        let mut chunk = chunk(sequence, 1.0);
-        chunk.steps[0].frame_bytes = FRAME_BYTES as u32;
-        chunk.frames = vec![0; FRAME_BYTES].into();
-        assert!(stored(shard.insert(chunk)));
+        assert!(stored(shard.insert(chunk_of(&vec![0; FRAME_BYTES], sequence, 1.0))));
     }
     shard
 }

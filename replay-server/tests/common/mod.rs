@@ -13,7 +13,8 @@ use proto::v1::insert_reply::Reply;
 use proto::v1::insert_request::Message;
 use proto::v1::replay_client::ReplayClient;
 use proto::{Batch, Updates, limits, v1};
-use replay::{Chunk, InitialPriority, ItemKey, LaneKey, NewItem, Step, Taken, WeightsVersion};
+use replay::testing::{self, Lane, one_step};
+use replay::{Chunk, ItemKey, LaneKey, NewItem, Taken};
 use replay_server::config::Fsync;
 use replay_server::{Config, Server};
 use rpc::address::Address;
@@ -24,7 +25,6 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming};
-use value::priority::Priority;
 
 pub const RUN: &str = "run-1";
 pub const STACK: usize = 4;
@@ -208,42 +208,19 @@ pub fn frame(actor: u32, lane: u32, step: u64) -> Vec<u8> {
 }
 
 pub fn taken(step: u64) -> Taken {
-    Taken {
-        action: (step % u64::from(ACTIONS)) as u16,
-        reward: step as f32 / 2.0,
-        terminated: false,
-        truncated: false,
-        life_lost: step.is_multiple_of(3),
-        log_probability: -0.5,
-        weights: WeightsVersion { incarnation: 1, number: step },
-    }
+    Taken { action: (step % u64::from(ACTIONS)) as u16, ..testing::taken(step) }
 }
 
 /// Chunk number `sequence` of a lane that plays one endless episode: four steps and, for each of the tables, the items
 /// that they complete.
-pub fn chunk_for(lane: LaneKey, sequence: u64, tables: u8) -> Chunk {
-    let numbers = sequence * STEPS..(sequence + 1) * STEPS;
-    let step = |number: u64| Step {
-        frame_bytes: FRAME_BYTES as u32,
-        key_frame: true,
-        starts_episode: number == 0,
-        taken: Some(taken(number)),
-    };
-    let item = |first: u64, table: u8| NewItem {
-        first,
-        length: 1,
-        priority: InitialPriority::Of(Priority::try_new(1.0 + first as f64).unwrap()),
-        table,
-    };
-    let firsts = numbers.start.saturating_sub(1)..numbers.end - 1;
-    Chunk {
-        lane,
-        sequence,
-        first_step: numbers.start,
-        steps: numbers.clone().map(step).collect(),
-        frames: numbers.flat_map(|number| frame(lane.actor, lane.lane, number)).collect(),
-        items: firsts.flat_map(|first| (0..tables).map(move |table| item(first, table))).collect(),
+pub fn chunk_for(key: LaneKey, sequence: u64, tables: u8) -> Chunk {
+    let first_step = sequence * STEPS;
+    let mut lane = Lane::new(key).at(sequence, first_step);
+    for number in first_step..first_step + STEPS {
+        lane.push(&frame(key.actor, key.lane, number), Some(taken(number)));
     }
+    let item = |first: u64, table| NewItem { table, ..one_step(first, 1.0 + first as f64) };
+    lane.chunk(lane.completed().flat_map(|first| (0..tables).map(move |table| item(first, table))))
 }
 
 /// The same for one table, as a message.
@@ -359,7 +336,7 @@ pub fn batch(batch: Option<v1::Batch>) -> Batch {
 /// Priorities for items of the first table.
 pub fn updates(priorities: &[(ItemKey, f64)]) -> v1::Updates {
     let priorities: Vec<_> =
-        priorities.iter().map(|&(key, priority)| (key, Priority::try_new(priority).unwrap())).collect();
+        priorities.iter().map(|&(key, priority)| (key, testing::priority(priority))).collect();
     let incarnation = priorities.first().map_or(0, |(key, _)| key.incarnation);
     proto::convert::updates_message(&Updates { priorities, ..Updates::default() }, incarnation)
 }

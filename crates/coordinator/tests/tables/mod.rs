@@ -1,13 +1,9 @@
 //! Four tables of one-step items with known priorities, and a second way to compute what each item's probability is.
 
-use bytes::Bytes;
 use coordinator::spread::{Masses, Point};
 use rand::{Rng, RngExt};
-use replay::{
-    Chunk, Draw, InitialPriority, ItemKey, ItemView, LaneKey, NewItem, Remover, Sampler, Step, Store,
-    StoreOptions, TableOptions, Taken, WeightsVersion,
-};
-use value::priority::Priority;
+use replay::testing::{self, Lane, NOOP, one_step};
+use replay::{Draw, ItemKey, ItemView, LaneKey, Store, StoreOptions, TableOptions};
 
 pub const EXPONENT: f64 = 0.6;
 pub const CONSTANT: f64 = 0.01;
@@ -15,6 +11,7 @@ const LANE: LaneKey = LaneKey { actor: 0, incarnation: 1, lane: 0 };
 
 pub struct Shard {
     pub store: Store,
+    lane: Lane,
     /// By item number, which is also its slot: nothing is ever overwritten here.
     pub priorities: Vec<f64>,
 }
@@ -30,34 +27,23 @@ pub struct Drawn {
 impl Shard {
     fn new(incarnation: u32) -> Self {
         let table = TableOptions {
-            name: "main".into(),
-            capacity: 4096,
-            sampler: Sampler::Proportional,
-            remover: Remover::Fifo,
-            max_times_sampled: 0,
             priority_exponent: EXPONENT,
             priority_constant: CONSTANT,
-            first_priority: 1.0,
+            ..testing::table("main")
         };
-        let options = StoreOptions { bytes_max: 1 << 20, stack: 1, frame_bytes: 1, tables: vec![table] };
-        Self { store: Store::new(options, incarnation).unwrap(), priorities: Vec::new() }
+        let options = StoreOptions { stack: 1, tables: vec![table], ..testing::options() };
+        let store = Store::new(options, incarnation).unwrap();
+        Self { store, lane: Lane::new(LANE), priorities: Vec::new() }
     }
 
     /// One more chunk of an endless episode, whose steps complete one-step items with these priorities. Item n goes from
     /// step n to step n + 1, so the first chunk has one step more than items.
     pub fn insert(&mut self, priorities: &[f64]) {
-        let first_item = self.priorities.len() as u64;
-        let (first_step, sequence) =
-            if first_item == 0 { (0, 0) } else { (first_item + 1, self.store.counters().chunks) };
-        let steps: Vec<Step> = (first_step..=first_item + priorities.len() as u64).map(step).collect();
-        let frames = Bytes::from(vec![0; steps.len()]);
-        let item = |(first, &priority)| {
-            let priority = InitialPriority::Of(of(priority));
-            NewItem { first, length: 1, priority, table: 0 }
-        };
-        let items = (first_item..).zip(priorities).map(item).collect();
-        let chunk = Chunk { lane: LANE, sequence, first_step, steps, frames, items };
-        let inserted = self.store.insert(&chunk).unwrap();
+        while self.lane.completed().count() < priorities.len() {
+            self.lane.push(&[0], Some(NOOP));
+        }
+        let items = self.lane.completed().zip(priorities).map(|(first, &value)| one_step(first, value));
+        let inserted = self.store.insert(&self.lane.chunk(items)).unwrap();
         assert_eq!(inserted.items, priorities.len() as u64);
         self.priorities.extend(priorities);
     }
@@ -65,7 +51,7 @@ impl Shard {
     pub fn set(&mut self, item: usize, priority: f64) {
         let incarnation = self.store.incarnation();
         let key = ItemKey { incarnation, slot: item as u32, generation: item as u64 };
-        assert_eq!(self.store.update_priorities(0, &[(key, of(priority))]).applied, 1);
+        assert_eq!(self.store.update_priorities(0, &[(key, testing::priority(priority))]).applied, 1);
         self.priorities[item] = priority;
     }
 
@@ -73,23 +59,6 @@ impl Shard {
     pub fn weights(&self) -> Vec<f64> {
         self.priorities.iter().map(|priority| (priority + CONSTANT).powf(EXPONENT)).collect()
     }
-}
-
-fn of(priority: f64) -> Priority {
-    Priority::try_new(priority).unwrap()
-}
-
-fn step(number: u64) -> Step {
-    let taken = Taken {
-        action: 0,
-        reward: 0.0,
-        terminated: false,
-        truncated: false,
-        life_lost: false,
-        log_probability: 0.0,
-        weights: WeightsVersion::default(),
-    };
-    Step { frame_bytes: 1, key_frame: true, starts_episode: number == 0, taken: Some(taken) }
 }
 
 /// Four shards that differ in size and in how large their priorities are.

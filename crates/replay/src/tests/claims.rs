@@ -5,11 +5,10 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
-use super::writer::{final_observation, item, priority, step};
-use super::{options, table};
 use crate::store::lanes::LANES_MAX;
 use crate::store::record::{self, Header, Record};
 use crate::store::{Home, Recovered};
+use crate::testing::{final_observation, item, one_step, options, priority, step, table};
 use crate::{
     Chunk, Draw, InitialPriority, InsertError, ItemKey, KEY_DISTANCE_MAX, LaneKey, NewItem, OptionsError,
     Remover, SampleError, Sampler, Step, Store, StoreOptions, TableOptions,
@@ -47,7 +46,7 @@ fn chunk(sequence: u64, first_step: u64, steps: Vec<Step>, items: Vec<NewItem>) 
 
 /// Five steps and the one-step items that they complete.
 fn first_chunk() -> Chunk {
-    chunk(0, 0, steps(0, 5), (0..4).map(|first| item(first, 1)).collect())
+    five(0)
 }
 
 /// Chunk `sequence` of an endless episode of five steps each, with all one-step items.
@@ -65,10 +64,6 @@ fn insert_fives(store: &mut Store, sequences: std::ops::Range<u64>) {
     for sequence in sequences {
         store.insert(&five(sequence)).unwrap();
     }
-}
-
-fn of(first: u64, value: f64) -> NewItem {
-    NewItem { first, length: 1, priority: InitialPriority::Of(priority(value)), table: 0 }
 }
 
 fn frames_of(store: &Store, key: ItemKey) -> Vec<u8> {
@@ -397,7 +392,9 @@ fn an_item_drawn_often_enough_goes_and_frees_its_chunk() {
 #[test]
 fn draws_that_were_made_count_even_if_the_mass_runs_out() {
     let mut store = store_with(|table| table.max_times_sampled = 1);
-    store.insert(&chunk(0, 0, steps(0, 4), vec![of(0, 1.0), of(1, 0.0), of(2, 2.0)])).unwrap();
+    store
+        .insert(&chunk(0, 0, steps(0, 4), vec![one_step(0, 1.0), one_step(1, 0.0), one_step(2, 2.0)]))
+        .unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(4);
     assert_eq!(store.sample(0, 9, false, &mut rng).unwrap().len(), 2);
     assert_eq!(store.tables()[0].counters().samples, 2);
@@ -408,12 +405,14 @@ fn draws_that_were_made_count_even_if_the_mass_runs_out() {
 fn the_lowest_priority_makes_room_the_oldest_of_equals_first() {
     let remover = |table: &mut TableOptions| (table.capacity, table.remover) = (3, Remover::LowestPriority);
     let mut store = store_with(remover);
-    store.insert(&chunk(0, 0, steps(0, 4), vec![of(0, 2.0), of(1, 1.0), of(2, 1.0)])).unwrap();
-    store.insert(&chunk(1, 4, steps(4, 1), vec![of(3, 5.0)])).unwrap();
+    store
+        .insert(&chunk(0, 0, steps(0, 4), vec![one_step(0, 2.0), one_step(1, 1.0), one_step(2, 1.0)]))
+        .unwrap();
+    store.insert(&chunk(1, 4, steps(4, 1), vec![one_step(3, 5.0)])).unwrap();
     assert_eq!(firsts(&store, 0), [0, 2, 3]);
     // The lowest one was raised, so another one is.
     store.update_priorities(0, &[(store.newest(0, 2)[1], priority(9.0))]);
-    store.insert(&chunk(2, 5, steps(5, 2), vec![of(4, 0.0), of(5, 0.0)])).unwrap();
+    store.insert(&chunk(2, 5, steps(5, 2), vec![one_step(4, 0.0), one_step(5, 0.0)])).unwrap();
     assert_eq!(firsts(&store, 0), [2, 3, 5], "an item can be the lowest as soon as it comes");
 }
 
@@ -469,7 +468,7 @@ fn a_capacity_can_change_while_the_store_is_used() {
 fn a_smaller_capacity_lets_the_remover_choose() {
     let run = |remover| {
         let mut store = store_with(|table| table.remover = remover);
-        let items = vec![of(0, 3.0), of(1, 1.0), of(2, 2.0), of(3, 4.0)];
+        let items = vec![one_step(0, 3.0), one_step(1, 1.0), one_step(2, 2.0), one_step(3, 4.0)];
         store.insert(&chunk(0, 0, steps(0, 5), items)).unwrap();
         store.set_capacity(0, 2).unwrap();
         firsts(&store, 0)
@@ -592,7 +591,7 @@ fn aligned(bytes: &[u8]) -> impl AsRef<[u8]> {
 fn largest_is_the_largest_seen_by_insert_or_update() {
     let mut store = store_with(|table| table.first_priority = 0.1);
     let largest = |first| NewItem { priority: InitialPriority::Largest, ..item(first, 1) };
-    store.insert(&chunk(0, 0, steps(0, 4), vec![largest(0), of(1, 5.0), largest(2)])).unwrap();
+    store.insert(&chunk(0, 0, steps(0, 4), vec![largest(0), one_step(1, 5.0), largest(2)])).unwrap();
     let stored = |store: &Store, slot| store.item(0, key(slot, slot.into())).unwrap().priority().get();
     assert_eq!([0, 1, 2].map(|slot| stored(&store, slot)), [0.1, 5.0, 5.0]);
     store.update_priorities(0, &[(key(0, 0), priority(9.0)), (key(1, 7), priority(99.0))]);
@@ -642,7 +641,14 @@ fn the_largest_numbers_still_give_probabilities() {
 #[test]
 fn a_look_counts_everything_once() {
     let mut store = store();
-    store.insert(&chunk(0, 0, steps(0, 5), vec![of(0, 0.0), of(1, 0.75), of(2, 1.0), of(3, 1e9)])).unwrap();
+    store
+        .insert(&chunk(
+            0,
+            0,
+            steps(0, 5),
+            vec![one_step(0, 0.0), one_step(1, 0.75), one_step(2, 1.0), one_step(3, 1e9)],
+        ))
+        .unwrap();
     drawn(&mut store, 0, 3);
     let look = store.look(0, 2);
     assert_eq!(look.top.iter().map(|key| key.generation).collect::<Vec<_>>(), [3, 2]);
@@ -679,7 +685,7 @@ fn chi_square_of_draws(sampler: Sampler, stratified: bool) -> f64 {
         for lane in 0..2 {
             let first = sequence * 2;
             let items =
-                (first.saturating_sub(1)..first + 1).map(|at| of(at, 1.0 + (at % 7) as f64)).collect();
+                (first.saturating_sub(1)..first + 1).map(|at| one_step(at, 1.0 + (at % 7) as f64)).collect();
             let mut chunk = chunk(sequence, first, steps(first, 2), items);
             chunk.lane.lane = lane;
             store.insert(&chunk).unwrap();

@@ -10,12 +10,12 @@ use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
 use super::contents::{Item, contents};
-use super::writer::{LaneWriter, priority};
-use super::{options, table};
+use super::writer::LaneWriter;
 use crate::store::directory::{DirectoryError, FORMAT, Holds, Slot, parse};
 use crate::store::lanes::LANES_MAX;
 use crate::store::record::{ItemRecord, Record};
 use crate::store::{Home, HomeError, Recovered};
+use crate::testing::{options, priority, table};
 use crate::{Chunk, LaneKey, Remover, Sampler, Store, StoreOptions, TableOptions};
 
 const SALT: u64 = 0x1234_5678_9abc_def1;

@@ -4,17 +4,16 @@ use bytemuck::Zeroable;
 use tempfile::TempDir;
 
 use super::contents::contents;
-use super::writer::{final_observation, item, step};
-use super::{options, table};
 use crate::store::record::{self, Header, ItemRecord, StepRecord};
 use crate::store::{Home, Recovered};
-use crate::{Chunk, LaneKey, Step, Store, StoreOptions, Taken};
+use crate::testing::{Lane, item, options, taken};
+use crate::{LaneKey, Store, StoreOptions, Taken};
 
 const SALT: u64 = 0x1234_5678_9abc_def1;
 const RING_BYTES: usize = 8192;
 
 fn small_options() -> StoreOptions {
-    StoreOptions { bytes_max: RING_BYTES, stack: 2, tables: vec![table("main")], ..options() }
+    StoreOptions { bytes_max: RING_BYTES, stack: 2, ..options() }
 }
 
 /// A record in the making.
@@ -27,10 +26,8 @@ struct Forged {
 /// Three steps of an episode of lane 0, each with a key frame of one byte, and the items that they complete.
 fn forged(number: u64, sequence: u64) -> Forged {
     let first_step = 3 * sequence;
-    let steps = (0..3).map(|at| {
-        let Step { taken, .. } = step(first_step + at, false, None);
-        StepRecord::new(taken, at as u32 + 1, (first_step + at) as u8, 0)
-    });
+    let steps = (0..3)
+        .map(|at| StepRecord::new(Some(taken(first_step + at)), at as u32 + 1, (first_step + at) as u8, 0));
     let items = (0..2).map(|at| {
         let (item, first) = (2 * sequence + at, first_step + at);
         let back = u16::from(first > 0);
@@ -75,12 +72,12 @@ fn found(records: &[Forged]) -> (TempDir, Store, Recovered) {
 
 /// Writes until the ring has come round, looking at everything all the while.
 fn use_up(store: &mut Store) {
-    for sequence in 0..2 * RING_BYTES as u64 / 128 {
-        let lane = LaneKey { actor: 9, incarnation: 1, lane: 0 };
-        let steps = vec![step(sequence, true, Some(true)), final_observation()];
-        let items = vec![item(2 * sequence, 1)];
-        let (first_step, frames) = (2 * sequence, vec![1, 2].into());
-        store.insert(&Chunk { lane, sequence, first_step, steps, frames, items }).unwrap();
+    let mut lane = Lane::new(LaneKey { actor: 9, incarnation: 1, lane: 0 });
+    for number in 0..2 * RING_BYTES as u64 / 128 {
+        let first = lane.next_step();
+        lane.push(&[1], Some(Taken { terminated: true, ..taken(number) }));
+        lane.push(&[2], None);
+        store.insert(&lane.chunk([item(first, 1)])).unwrap();
         contents(store);
     }
     assert!(contents(store).values().all(|item| item.lane.actor == 9));

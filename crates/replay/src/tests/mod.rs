@@ -11,23 +11,3 @@ mod naive;
 mod reliability;
 mod saving;
 mod writer;
-
-use crate::{Remover, Sampler, StoreOptions, TableOptions};
-
-/// Room for plenty, frames of up to 8 bytes, weights equal to priorities.
-fn options() -> StoreOptions {
-    StoreOptions { bytes_max: 1 << 20, stack: 4, frame_bytes: 8, tables: vec![table("main")] }
-}
-
-fn table(name: &str) -> TableOptions {
-    TableOptions {
-        name: name.into(),
-        capacity: 1000,
-        sampler: Sampler::Proportional,
-        remover: Remover::Fifo,
-        max_times_sampled: 0,
-        priority_exponent: 1.0,
-        priority_constant: 0.0,
-        first_priority: 1.0,
-    }
-}

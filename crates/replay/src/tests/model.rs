@@ -7,8 +7,9 @@ use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
 use super::naive::Naive;
-use super::writer::{LaneWriter, priority};
+use super::writer::LaneWriter;
 use crate::store::{Home, record};
+use crate::testing::{self, priority};
 use crate::{
     Chunk, Counters, ItemKey, LaneKey, Remover, SampleError, Sampler, Store, StoreOptions, TableCounters,
     TableOptions,
@@ -331,7 +332,7 @@ fn any_table() -> impl Strategy<Value = TableOptions> {
             max_times_sampled: most,
             priority_exponent: 0.7,
             priority_constant: constant,
-            ..super::table("main")
+            ..testing::table("main")
         },
     )
 }
@@ -342,7 +343,7 @@ fn any_options() -> impl Strategy<Value = StoreOptions> {
         for (index, table) in tables.iter_mut().enumerate() {
             table.name = format!("table-{index}");
         }
-        let options = StoreOptions { stack, tables, ..super::options() };
+        let options = StoreOptions { stack, tables, ..testing::options() };
         let least = record::bytes(stack + 1, 1, options.packed_bytes_max() * (stack + 1));
         StoreOptions { bytes_max: least + more, ..options }
     })

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::writer::{LaneWriter, priority};
-use super::{options, table};
+use super::writer::LaneWriter;
+use crate::testing::{options, priority, table};
 use crate::{ItemKey, LaneKey, Store, StoreOptions};
 
 /// Every item of a table: its key, lane, first step and priority.

@@ -8,11 +8,11 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::contents::{Item, contents};
-use super::writer::{LaneWriter, priority};
-use super::{options, table};
+use super::writer::LaneWriter;
 use crate::blocks::{BlockReader, BlockWriter};
 use crate::store::Home;
 use crate::store::state::State;
+use crate::testing::{options, priority, table};
 use crate::{LaneKey, LoadError, Remover, Sampler, Saving, Store, StoreOptions, TableOptions};
 
 const KINDS: [(Sampler, Remover); 3] = [

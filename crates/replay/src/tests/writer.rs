@@ -2,35 +2,9 @@
 
 use bytes::Bytes;
 use rand::{Rng, RngExt};
-use value::priority::Priority;
 
-use crate::{Chunk, InitialPriority, KEY_DISTANCE_MAX, LaneKey, NewItem, Step, Taken, WeightsVersion};
-
-pub fn priority(value: f64) -> Priority {
-    Priority::try_new(value).unwrap()
-}
-
-/// A step whose fields all depend on its number, so that mix-ups show. Its frame is one byte and stands alone.
-pub fn step(number: u64, starts_episode: bool, ends: Option<bool>) -> Step {
-    let taken = Taken {
-        action: number as u16,
-        reward: number as f32,
-        terminated: ends == Some(true),
-        truncated: ends == Some(false),
-        life_lost: number.is_multiple_of(3),
-        log_probability: -(number as f32),
-        weights: WeightsVersion { incarnation: 1, number },
-    };
-    Step { frame_bytes: 1, key_frame: true, starts_episode, taken: Some(taken) }
-}
-
-pub fn final_observation() -> Step {
-    Step { frame_bytes: 1, key_frame: true, starts_episode: false, taken: None }
-}
-
-pub fn item(first: u64, length: u8) -> NewItem {
-    NewItem { first, length, priority: InitialPriority::Of(priority(1.0)), table: 0 }
-}
+use crate::testing::{final_observation, priority, step};
+use crate::{Chunk, InitialPriority, KEY_DISTANCE_MAX, LaneKey, NewItem, Step};
 
 /// A step as the actor remembers it.
 #[derive(Clone, Debug, PartialEq)]
