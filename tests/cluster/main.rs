@@ -20,8 +20,6 @@ mod reliability;
 mod restarts;
 mod sampling;
 mod secured;
-#[path = "../../crates/coordinator/tests/statistics/mod.rs"]
-mod statistics;
 mod stopping;
 mod strangers;
 mod sweep;

@@ -11,6 +11,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use replay::Allowance;
 use replay::codec::Codec;
+use replay::testing::statistics::{chi_square, chi_square_tail};
 use replay::testing::{self, Lane, NOOP, one_step};
 use replay::{ItemKey, LaneKey, StoreOptions, TableOptions};
 use rpc::address::Address;
@@ -22,7 +23,6 @@ use tempfile::TempDir;
 
 use crate::harness::folder;
 use crate::process::Process;
-use crate::statistics::{chi_square, chi_square_tail};
 use crate::wire::{patiently, runtime};
 
 const RUN: &str = "sampling";

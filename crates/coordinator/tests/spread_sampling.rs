@@ -3,13 +3,12 @@
 //!
 //! Seeds are fixed. A goodness-of-fit test passes with 0.001 < p < 0.999: neither too far off nor too good to be true.
 
-mod statistics;
 mod tables;
 
 use coordinator::spread::Masses;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use statistics::{chi_square, chi_square_tail};
+use replay::testing::statistics::{chi_square, chi_square_tail};
 use tables::{Drawn, Shard};
 
 /// Batches of this many.

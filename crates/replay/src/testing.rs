@@ -2,10 +2,11 @@
 //!
 //! Start from [`options`] and [`table`] and override the fields that the test is about:
 //! `TableOptions { capacity: 20, ..table("main") }`. A [`Lane`] builds the successive chunks of one lane; [`taken`],
-//! [`step`] and [`item`] build their parts, also invalid ones. Compiled for tests only: other crates enable the feature
+//! [`step`] and [`item`] build their parts, also invalid ones. [`statistics`] judges frequencies of draws. Compiled for tests only: other crates enable the feature
 //! `testing` in their dev-dependencies.
 
 mod lane;
+pub mod statistics;
 
 use value::priority::Priority;
 

@@ -49,27 +49,32 @@ fn ln_gamma(a: f64) -> f64 {
     (a - 0.5) * a.ln() - a + 0.5 * (2.0 * std::f64::consts::PI).ln() + series
 }
 
-/// With two degrees of freedom the tail is exp(−x/2); the others are from the usual tables of critical values.
-#[test]
-fn the_tail_agrees_with_known_values() {
-    for x in [0.1, 1.0, 5.0, 30.0] {
-        assert!((chi_square_tail(x, 2) / (-x / 2.0f64).exp() - 1.0).abs() < 1e-9);
-    }
-    let critical = [
-        (1, 3.841, 0.05),
-        (1, 10.828, 0.001),
-        (5, 11.070, 0.05),
-        (10, 2.558, 0.99),
-        (10, 18.307, 0.05),
-        (10, 29.588, 0.001),
-        (100, 61.918, 0.999),
-        (100, 77.929, 0.95),
-        (100, 124.342, 0.05),
-        (100, 149.449, 0.001),
-    ];
-    for (degrees, statistic, tail) in critical {
-        let got = chi_square_tail(statistic, degrees);
-        // The statistics are given to three decimals.
-        assert!((got / tail - 1.0).abs() < 1e-3, "{degrees} {statistic}: {got} instead of {tail}");
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With two degrees of freedom the tail is exp(−x/2); the others are from the usual tables of critical values.
+    #[test]
+    fn the_tail_agrees_with_known_values() {
+        for x in [0.1, 1.0, 5.0, 30.0] {
+            assert!((chi_square_tail(x, 2) / (-x / 2.0f64).exp() - 1.0).abs() < 1e-9);
+        }
+        let critical = [
+            (1, 3.841, 0.05),
+            (1, 10.828, 0.001),
+            (5, 11.070, 0.05),
+            (10, 2.558, 0.99),
+            (10, 18.307, 0.05),
+            (10, 29.588, 0.001),
+            (100, 61.918, 0.999),
+            (100, 77.929, 0.95),
+            (100, 124.342, 0.05),
+            (100, 149.449, 0.001),
+        ];
+        for (degrees, statistic, tail) in critical {
+            let got = chi_square_tail(statistic, degrees);
+            // The statistics are given to three decimals.
+            assert!((got / tail - 1.0).abs() < 1e-3, "{degrees} {statistic}: {got} instead of {tail}");
+        }
     }
 }
