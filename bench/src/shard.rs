@@ -263,7 +263,8 @@ impl Unpacking {
         ensure!(batch.len() == self.batch, "the shard gave {} items of {}", batch.len(), self.batch);
         let places = self.out.chunks_exact_mut((self.stack + 1) * self.frame_bytes);
         for (item, place) in batch.items().zip(places) {
-            item.unpack(&mut self.decoder, self.stack, self.frame_bytes, place)?;
+            let (frames, lead, length) = (item.frames(), item.lead(), item.length());
+            self.decoder.decode_item(frames, lead, length, self.stack, self.frame_bytes, place)?;
         }
         std::hint::black_box(&self.out);
         let priorities = batch.items().map(|item| (item.key(), priority(rng))).collect();

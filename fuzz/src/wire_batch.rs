@@ -30,7 +30,8 @@ pub fn run(data: &[u8]) {
     let mut decoder = Decoder::new(codec);
     for item in batch.items().take(UNPACKED_MAX) {
         let mut out = vec![0; (stack + item.length() + extra) * frame_bytes];
-        if item.unpack(&mut decoder, stack, frame_bytes, &mut out).is_ok() {
+        let (frames, lead, length) = (item.frames(), item.lead(), item.length());
+        if decoder.decode_item(frames, lead, length, stack, frame_bytes, &mut out).is_ok() {
             assert_eq!(out, one_by_one(&item, codec, stack, frame_bytes, extra));
         }
     }

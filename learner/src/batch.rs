@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use agents::{Agent, Batch, Returns, network};
+use replay::Taken;
 use replay::codec::{DecodeError, Decoder};
-use replay::{Taken, stack_at};
 use settings::Settings;
 use settings::networks::Input;
 use tch::{Device, Tensor};
@@ -53,18 +53,11 @@ impl Assembler {
         frames: impl Iterator<Item = (&'a [u8], bool)> + Clone,
         steps: impl Iterator<Item = Taken> + Clone,
     ) -> Result<(), DecodeError> {
-        let size = self.frame_bytes;
-        let (count, length) = (frames.clone().count().saturating_sub(lead), steps.clone().count());
-        if count <= length {
-            return Err(DecodeError::Damaged);
-        }
-        let last = count - 1;
-        self.window.resize(count * size, 0);
-        self.decoder.decode_window(frames, lead, size, &mut self.window)?;
-        let frame = |index: usize| &self.window[index * size..(index + 1) * size];
-        let stack = self.stack;
-        stack_at(last - length, stack).for_each(|index| self.states.extend_from_slice(frame(index)));
-        stack_at(last, stack).for_each(|index| self.next_states.extend_from_slice(frame(index)));
+        let (size, stack, length) = (self.frame_bytes, self.stack, steps.clone().count());
+        self.window.resize((stack + length) * size, 0);
+        self.decoder.decode_item(frames, lead, length, stack, size, &mut self.window)?;
+        self.states.extend_from_slice(&self.window[..stack * size]);
+        self.next_states.extend_from_slice(&self.window[length * size..]);
         let action = steps.clone().next().map_or(0, |step| step.action);
         let folded = self.returns.fold(&*self.agent, steps);
         self.actions.push(action.into());

@@ -1,7 +1,6 @@
 //! Items that a shard has drawn, their frames still packed.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use replay::codec::{DecodeError, Decoder};
 use replay::{Draw, ItemKey, ItemView, KEY_DISTANCE_MAX, LaneKey, Taken};
 use value::priority::Priority;
 
@@ -110,8 +109,8 @@ impl BatchBuilder {
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     columns: v1::Batch,
-    steps: v1::Steps,
-    actions: u16,
+    /// The steps of all items.
+    steps: Vec<Taken>,
     /// Where each item begins.
     starts: Vec<Start>,
 }
@@ -159,41 +158,19 @@ impl Batch {
         }
         let mut columns = columns;
         let steps = columns.steps.take().unwrap_or_default();
-        let mut batch = Self { columns, steps, actions, starts: Vec::with_capacity(count) };
+        let mut starts = Vec::with_capacity(count);
         let mut start = Start::default();
         for index in 0..count {
-            batch.starts.push(start);
-            start = batch.check(index, start, stack)?;
+            starts.push(start);
+            start = check(&columns, index, start, stack)?;
         }
-        steps::check(&batch.steps, start.step)?;
-        same("frame_bytes", batch.columns.frame_bytes.len(), start.frame)?;
-        same("key_frames", batch.columns.key_frames.len(), start.frame)?;
-        same("frames", batch.columns.frames.len(), start.byte)?;
-        for index in 0..start.step {
-            steps::taken(&batch.steps, index, actions)?.ok_or(Invalid::Missing("action"))?;
-        }
-        Ok(batch)
-    }
-
-    /// Checks one item and says where the next begins.
-    fn check(&self, index: usize, start: Start, stack: usize) -> Result<Start, Invalid> {
-        let columns = &self.columns;
-        let length = columns.lengths[index] as usize;
-        within("steps of an item", length, 1, usize::from(u8::MAX))?;
-        let probability = columns.probabilities[index];
-        if !(probability > 0.0 && probability <= 1.0 + 1e-9) {
-            return Err(Invalid::range("probability", probability, "above 0, up to 1"));
-        }
-        priority(columns.priorities[index])?;
-        let (frames, lead) = (columns.frame_counts[index] as usize, columns.leads[index] as usize);
-        if frames > 0 {
-            within("leads of an item", lead, 0, KEY_DISTANCE_MAX.into())?;
-            within("frames of an item", frames, lead + length + 1, lead + length + stack)?;
-        }
-        let sizes = columns.frame_bytes.get(start.frame..start.frame + frames);
-        let sizes = sizes.ok_or(Invalid::Missing("frame_bytes"))?;
-        let bytes: usize = sizes.iter().map(|&size| size as usize).sum();
-        Ok(Start { step: start.step + length, frame: start.frame + frames, byte: start.byte + bytes })
+        steps::check(&steps, start.step)?;
+        same("frame_bytes", columns.frame_bytes.len(), start.frame)?;
+        same("key_frames", columns.key_frames.len(), start.frame)?;
+        same("frames", columns.frames.len(), start.byte)?;
+        let step = |index| steps::taken(&steps, index, actions)?.ok_or(Invalid::Missing("action"));
+        let steps = (0..start.step).map(step).collect::<Result<_, _>>()?;
+        Ok(Self { columns, steps, starts })
     }
 
     /// Items in it.
@@ -220,6 +197,26 @@ impl Batch {
     pub fn shard_incarnation(&self) -> u32 {
         self.columns.shard_incarnation
     }
+}
+
+/// Checks one item and returns where the next one begins.
+fn check(columns: &v1::Batch, index: usize, start: Start, stack: usize) -> Result<Start, Invalid> {
+    let length = columns.lengths[index] as usize;
+    within("steps of an item", length, 1, usize::from(u8::MAX))?;
+    let probability = columns.probabilities[index];
+    if !(probability > 0.0 && probability <= 1.0 + 1e-9) {
+        return Err(Invalid::range("probability", probability, "above 0, up to 1"));
+    }
+    priority(columns.priorities[index])?;
+    let (frames, lead) = (columns.frame_counts[index] as usize, columns.leads[index] as usize);
+    if frames > 0 {
+        within("leads of an item", lead, 0, KEY_DISTANCE_MAX.into())?;
+        within("frames of an item", frames, lead + length + 1, lead + length + stack)?;
+    }
+    let sizes = columns.frame_bytes.get(start.frame..start.frame + frames);
+    let sizes = sizes.ok_or(Invalid::Missing("frame_bytes"))?;
+    let bytes: usize = sizes.iter().map(|&size| size as usize).sum();
+    Ok(Start { step: start.step + length, frame: start.frame + frames, byte: start.byte + bytes })
 }
 
 impl<'a> BatchItem<'a> {
@@ -290,11 +287,8 @@ impl<'a> BatchItem<'a> {
 
     /// What was done.
     pub fn steps(&self) -> impl ExactSizeIterator<Item = Taken> + Clone + use<'a> {
-        let (batch, start) = (self.batch, self.batch.starts[self.index].step);
-        (start..start + self.length()).map(move |index| {
-            let taken = steps::taken(&batch.steps, index, batch.actions);
-            taken.ok().flatten().expect("checked with the batch")
-        })
+        let start = self.batch.starts[self.index].step;
+        self.batch.steps[start..start + self.length()].iter().copied()
     }
 
     /// How many of its frames are only there to unpack the others.
@@ -307,34 +301,6 @@ impl<'a> BatchItem<'a> {
         let (columns, start) = (&self.batch.columns, self.batch.starts[self.index]);
         let numbers = start.frame..start.frame + columns.frame_counts[self.index] as usize;
         Frames { columns, numbers, byte: start.byte }
-    }
-}
-
-impl BatchItem<'_> {
-    /// Unpacks its frames into `out`, as many as fit there: the `stack` frames of the state, then the frame after each
-    /// step. Before the start of an episode its first frame repeats; behind the last frame that one does.
-    pub fn unpack(
-        &self,
-        decoder: &mut Decoder,
-        stack: usize,
-        frame_bytes: usize,
-        out: &mut [u8],
-    ) -> Result<(), DecodeError> {
-        let (frames, lead) = (self.frames(), self.lead());
-        let count = frames.len().saturating_sub(lead);
-        let missing = (stack + self.length()).saturating_sub(count) * frame_bytes;
-        let end = missing + count * frame_bytes;
-        if count == 0 || end > out.len() {
-            return Err(DecodeError::Damaged);
-        }
-        decoder.decode_window(frames, lead, frame_bytes, &mut out[missing..end])?;
-        for at in (0..missing).step_by(frame_bytes) {
-            out.copy_within(missing..missing + frame_bytes, at);
-        }
-        for at in (end..out.len()).step_by(frame_bytes) {
-            out.copy_within(end - frame_bytes..end, at);
-        }
-        Ok(())
     }
 }
 

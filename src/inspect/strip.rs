@@ -19,7 +19,8 @@ pub fn write(path: &Path, item: &BatchItem<'_>, spec: &StoreSpec) -> anyhow::Res
     let (stack, size) = (spec.options.stack, spec.options.frame_bytes);
     let count = stack + item.length();
     let mut frames = vec![0; count * size];
-    item.unpack(&mut Decoder::new(spec.codec), stack, size, &mut frames)
+    Decoder::new(spec.codec)
+        .decode_item(item.frames(), item.lead(), item.length(), stack, size, &mut frames)
         .context("its frames can't be unpacked")?;
     let pictures: Vec<Picture> = frames.chunks_exact(size).map(Picture::of).collect();
     let (width, height) = (pictures[0].width, pictures[0].pixels.len() / pictures[0].width);

@@ -306,7 +306,9 @@ impl Rows<'_> {
                 )));
             }
             let place = &mut self.bytes[row * row_bytes..][..row_bytes];
-            item.unpack(decoder, stack, frame_bytes, place).map_err(invalid)?;
+            decoder
+                .decode_item(item.frames(), item.lead(), item.length(), stack, frame_bytes, place)
+                .map_err(invalid)?;
             let columns = row * length..(row + 1) * length;
             self.actions[columns.clone()].fill(0);
             self.rewards[columns.clone()].fill(0.0);

@@ -6,7 +6,7 @@
 //! masses may be old: a shard that has changed since still draws in proportion to its own weights, and the probability
 //! of each item is the known share of its shard times the exact probability inside.
 
-use rand::{Rng, RngExt};
+use rand::Rng;
 
 /// No shard weighs more: an item weighs 1e280 at most, and a table has 2³² of them at most. So masses add up to a
 /// number.
@@ -53,12 +53,8 @@ impl Masses {
     /// If there is nothing to draw from.
     pub fn draw(&self, count: usize, stratified: bool, rng: &mut impl Rng) -> Vec<Point> {
         assert!(!self.is_empty(), "nothing to draw from");
-        let draw = |share: usize| {
-            let uniform: f64 = rng.random();
-            let fraction = if stratified { (share as f64 + uniform) / count as f64 } else { uniform };
-            self.find(fraction * self.total())
-        };
-        (0..count).map(draw).collect()
+        let total = self.total();
+        replay::points(count, stratified, rng).map(|fraction| self.find(fraction * total)).collect()
     }
 
     fn total(&self) -> f64 {

@@ -20,6 +20,7 @@ mod chunk;
 mod key;
 mod options;
 mod outcome;
+mod points;
 mod status;
 
 pub mod store;
@@ -36,10 +37,11 @@ pub use chunk::{Chunk, InitialPriority, KEY_DISTANCE_MAX, LaneKey, NewItem, Step
 pub use key::ItemKey;
 pub use options::{OptionsError, Remover, Sampler, StoreOptions, TABLES_MAX, TableOptions, UnknownName};
 pub use outcome::{Counters, Draw, Inserted, SampleError, TableCounters, Updated};
+pub use points::points;
 pub use status::{Allowance, BlockedCaller, ReplayStatus, ShardStatus, TableStatus};
 pub use store::Store;
 pub use store::insert::InsertError;
-pub use store::item::{ItemView, stack_at};
+pub use store::item::ItemView;
 pub use store::reliability::Episode;
 pub use store::table::Table;
 pub use store::{LoadError, Saving};

@@ -10,7 +10,7 @@ use crate::channel::Channel;
 use proto::limits::{INSERT_BYTES_MAX, SAMPLE_BYTES_MAX, UPDATES_MAX};
 use proto::v1::replay_client::ReplayClient;
 use proto::{Batch, StoreSpec, Updates, convert, v1};
-use rand::{RngExt, SeedableRng};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use replay::{ItemKey, ShardStatus};
 use tokio::sync::mpsc;
@@ -158,12 +158,7 @@ impl Sampler {
     /// Where a batch is drawn.
     fn points(&mut self) -> Vec<f64> {
         let (count, stratified) = (self.options.batch, self.options.stratified);
-        let point = |share: usize| {
-            let uniform: f64 = self.rng.random();
-            let point = if stratified { (share as f64 + uniform) / count as f64 } else { uniform };
-            point.min(1.0 - f64::EPSILON)
-        };
-        (0..count).map(point).collect()
+        replay::points(count, stratified, &mut self.rng).collect()
     }
 
     /// Sends a request, and with it as many of the updates as fit. A shard whose replies nobody reads stops reading too,

@@ -1,5 +1,5 @@
 use replay::testing::{Lane, NOOP, one_step, table};
-use replay::{LaneKey, TableOptions};
+use replay::{LaneKey, StoreOptions, TableOptions};
 use value::priority::Priority;
 
 use super::*;

@@ -99,6 +99,36 @@ impl Decoder {
         }
         if seen == expected { Ok(()) } else { Err(DecodeError::Frames { expected }) }
     }
+
+    /// Unpacks the frames of an item of `length` steps into `out`: the `stack` frames of its state, then the frame after
+    /// each step. If the episode began inside the stack, its first frame fills the front; if `out` has room for more steps,
+    /// the last frame fills the back.
+    ///
+    /// `frames` and `lead` are those of [`Decoder::decode_window`]. As safe as [`Decoder::decode_key`].
+    pub fn decode_item<'a>(
+        &mut self,
+        frames: impl Iterator<Item = (&'a [u8], bool)> + Clone,
+        lead: usize,
+        length: usize,
+        stack: usize,
+        frame_bytes: usize,
+        out: &mut [u8],
+    ) -> Result<(), DecodeError> {
+        let count = frames.clone().count().saturating_sub(lead);
+        let missing = (stack + length).saturating_sub(count) * frame_bytes;
+        let end = missing + count * frame_bytes;
+        if count <= length || end > out.len() {
+            return Err(DecodeError::Damaged);
+        }
+        self.decode_window(frames, lead, frame_bytes, &mut out[missing..end])?;
+        for at in (0..missing).step_by(frame_bytes) {
+            out.copy_within(missing..missing + frame_bytes, at);
+        }
+        for at in (end..out.len()).step_by(frame_bytes) {
+            out.copy_within(end - frame_bytes..end, at);
+        }
+        Ok(())
+    }
 }
 
 /// Why packed frames cannot be used.

@@ -123,7 +123,7 @@ impl<'a> ItemView<'a> {
 
 /// Indices of a stack whose newest frame has index `newest`, frame 0 standing in for what lies
 /// before it.
-pub fn stack_at(newest: usize, stack: usize) -> impl ExactSizeIterator<Item = usize> {
+fn stack_at(newest: usize, stack: usize) -> impl ExactSizeIterator<Item = usize> {
     (0..stack).map(move |position| (newest + position + 1).saturating_sub(stack))
 }
 
