@@ -9,9 +9,9 @@ use anyhow::{Context, Error, Result};
 use run::order::{PaperFigure, PaperOrder};
 use run::output::{note, say};
 use settings::units::duration;
+use sweep::{Claim, Stopped};
 
 use crate::experience::Experience;
-use crate::fig6::Stopped;
 use crate::figure::{Figure, Verdict};
 use crate::options::{Effort, Options};
 use crate::{fig1, fig2, fig3, fig4, fig5, fig6, report};
@@ -24,7 +24,7 @@ pub fn obey(order: &PaperOrder) -> Result<()> {
     let effort = if order.full { Effort::Full } else { Effort::Quick };
     let options = Options { effort, seed: order.seed, out: order.out.clone() };
     // A sweep that is refused is so before anything is made, and there is nothing to report.
-    let claim = order.sweep.as_ref().map(|sweep| fig6::Claim::new(&options, sweep)).transpose()?;
+    let claim = order.sweep.as_ref().map(|sweep| fig6::claim(&options, sweep)).transpose()?;
     conclude(&options, make(&options, order.figure, claim.as_ref()))
 }
 
@@ -34,7 +34,7 @@ pub fn exit_code(done: Result<()>) -> u8 {
     let Err(error) = done else { return 0 };
     if let Some(stopped) = error.downcast_ref::<Stopped>() {
         note(&stopped.to_string());
-        return if stopped.at_once { INTERRUPTED } else { 0 };
+        return if stopped.killed { INTERRUPTED } else { 0 };
     }
     note(&format!("error: {error:#}"));
     1
@@ -49,7 +49,7 @@ fn conclude(options: &Options, made: Result<()>) -> Result<()> {
     made.and(reported)
 }
 
-fn make(options: &Options, figure: PaperFigure, claim: Option<&fig6::Claim<'_>>) -> Result<()> {
+fn make(options: &Options, figure: PaperFigure, claim: Option<&Claim<'_>>) -> Result<()> {
     match figure {
         PaperFigure::Fig1 => told(fig1::run(options, &note)),
         PaperFigure::Fig2 => told(fig2::run(options, &note)),
@@ -62,7 +62,7 @@ fn make(options: &Options, figure: PaperFigure, claim: Option<&fig6::Claim<'_>>)
 }
 
 /// All figures; the first error is the command's, once all have been tried.
-fn all(options: &Options, claim: Option<&fig6::Claim<'_>>) -> Result<()> {
+fn all(options: &Options, claim: Option<&Claim<'_>>) -> Result<()> {
     let mut first: Option<Error> = None;
     let mut keep = |made: Result<()>| {
         if let Err(error) = made {
@@ -108,7 +108,7 @@ fn fig5(
     fig5::run(options, &maze, &cartpole, started, &note)
 }
 
-fn fig6(options: &Options, claim: Option<&fig6::Claim<'_>>) -> Result<Figure> {
+fn fig6(options: &Options, claim: Option<&Claim<'_>>) -> Result<Figure> {
     let claim = claim.context("figure 6 was not told what to train: type 'quiver paper fig6'")?;
     fig6::run(options, claim, &note)
 }
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn whoever_stops_in_order_has_not_failed() {
-        let stopped = |at_once| Err(Stopped { text: "stopped".to_owned(), at_once }.into());
+        let stopped = |killed| Err(Stopped { text: "stopped".to_owned(), killed }.into());
         assert_eq!([Ok(()), stopped(false), stopped(true)].map(exit_code), [0, 0, INTERRUPTED]);
         assert_eq!(exit_code(stopped(false).context("fig6")), 0, "as one of all figures too");
     }

@@ -84,6 +84,26 @@ pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<(Figure, Vec<Experie
         tallies.iter().zip(&curves).map(|(tally, curve)| tally_row(tally, curve)).collect(),
     );
 
+    draw_bounds(&mut figure, options, &tallies)?;
+    let name = |way: &Way| format!("β = {}, α = {}", way.rule.temperature(), way.rate);
+    figure.picture(
+        options,
+        "fig3_curves",
+        "Steps of each trial; at β 100 all are cut off.",
+        &learning("Soft Q-learning in the maze", &curves, &name),
+    )?;
+    figure.setting("temperature", format!("{SOLVING} and {APPENDIX}"));
+    figure.setting("alpha", "1 and 0.5");
+    figure.setting("gamma", crate::maze::DISCOUNT);
+    figure.setting("seeds", format!("{seeds} at {SOLVING}, {appendix_seeds} at {APPENDIX}"));
+    figure.seconds = started.elapsed().as_secs_f64();
+    figure.save(options)?;
+    tallies.iter().try_for_each(Tally::check)?;
+    Ok((figure, tallies.swap_remove(0).kept().to_vec()))
+}
+
+/// The metrics against their two bounds, a picture for each bound.
+fn draw_bounds(figure: &mut Figure, options: &Options, tallies: &[Tally]) -> Result<()> {
     let shown = [(0, "β = 0.003", Colour::Blue), (2, "β = 100", Colour::Orange)];
     let upper: (&str, scatter::Number) = ("ρ^max·|TD|", |experience| experience.bounds.upper);
     let lower: (&str, scatter::Number) = ("ρ^min·|TD|", |experience| experience.bounds.lower);
@@ -108,21 +128,7 @@ pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<(Figure, Vec<Experie
         }
         figure.picture(options, stem, caption, &page)?;
     }
-    let name = |way: &Way| format!("β = {}, α = {}", way.rule.temperature(), way.rate);
-    figure.picture(
-        options,
-        "fig3_curves",
-        "Steps of each trial; at β 100 all are cut off.",
-        &learning("Soft Q-learning in the maze", &curves, &name),
-    )?;
-    figure.setting("temperature", format!("{SOLVING} and {APPENDIX}"));
-    figure.setting("alpha", "1 and 0.5");
-    figure.setting("gamma", crate::maze::DISCOUNT);
-    figure.setting("seeds", format!("{seeds} at {SOLVING}, {appendix_seeds} at {APPENDIX}"));
-    figure.seconds = started.elapsed().as_secs_f64();
-    figure.save(options)?;
-    tallies.iter().try_for_each(Tally::check)?;
-    Ok((figure, tallies.swap_remove(0).kept().to_vec()))
+    Ok(())
 }
 
 /// Experiences of the same runs at the temperature that solves the maze, for a figure 5 that is made alone.

@@ -1,41 +1,32 @@
 //! Figure 6: soft DQN with uniform, prioritized and valuable replay on Atari.
 //!
-//! A sweep over the training service itself: every game × strategy × seed is a `quiver train` with shards, actors and a
-//! learner (`supervisor`), kept whole in `runs/` (`plan`). What they recorded becomes curves (`results`), the
+//! A sweep over the training service itself (the crate `sweep`). What its runs recorded becomes curves (`results`), the
 //! gains of the paper and others that one game can't carry (`gains`), beside what the paper found ([`mod@reference`]).
 //!
 //! The paper trains for 40M frames. At a budget of hours on two cores all games are still near random play; the figure
 //! is drawn all the same and says what it can not show.
 
+mod departures;
 mod gains;
 mod picture;
-mod plan;
-mod progress;
 pub mod reference;
 mod results;
-mod stopwatch;
-mod supervisor;
 mod tables;
 
-use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
 use run::order::Sweep;
 use settings::units::grouped;
+use sweep::{Claim, Progress, Run};
 use value::Strategy;
 
 use crate::figure::{Extent, Figure, Verdict};
 use crate::options::Options;
 use gains::{Board, Gain, Measure};
-use plan::Run;
-use progress::Progress;
 use reference::{FRAMES, NINE, PAIRS, Reference};
 use results::{Point, Scored, finals, pooled};
-use stopwatch::Stopwatch;
-use supervisor::{Outcome, Supervisor};
 
 /// Seeds from which on an interval over seeds is taken as evidence.
 const SEEDS_MIN: u64 = 3;
@@ -43,53 +34,15 @@ const SEEDS_MIN: u64 = 3;
 /// Games that a title names; more are counted.
 const GAMES_NAMED_MAX: usize = 3;
 
-/// Someone asked to stop before all runs were made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stopped {
-    /// How far it came, and how to go on.
-    pub text: String,
-    /// Whether runs were ended by force, so that they go on from an older checkpoint.
-    pub at_once: bool,
+/// Plans the sweep and locks the results' folder. The runs are trained by the `quiver` beside this program.
+pub fn claim<'a>(options: &Options, sweep: &'a Sweep) -> Result<Claim<'a>> {
+    Claim::new(&options.out, options.seed, sweep, quiver()?)
 }
 
-impl fmt::Display for Stopped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for Stopped {}
-
-/// A sweep that may begin: nothing speaks against it, and the results' folder is its own.
-#[derive(Debug)]
-pub struct Claim<'a> {
-    sweep: &'a Sweep,
-    runs: Vec<Run>,
-    quiver: PathBuf,
-    _folder: plan::Claimed,
-}
-
-impl<'a> Claim<'a> {
-    /// A sweep whose runs are made with the `quiver` beside this program.
-    pub fn new(options: &Options, sweep: &'a Sweep) -> Result<Self> {
-        Self::with(options, sweep, quiver()?)
-    }
-
-    /// The same with any program in the place of `quiver`.
-    fn with(options: &Options, sweep: &'a Sweep, quiver: PathBuf) -> Result<Self> {
-        let runs = plan::runs(options, sweep)?;
-        let folder = plan::claim(options, &runs)?;
-        Ok(Self { sweep, runs, quiver, _folder: folder })
-    }
-}
-
-/// Makes what is left of the sweep, then draws what all runs recorded and writes `fig6.csv` and `fig6_gains.csv`.
+/// Trains what is left of the sweep, then draws what all runs recorded and writes `fig6.csv` and `fig6_gains.csv`.
 pub fn run(options: &Options, claim: &Claim<'_>, say: &dyn Fn(&str)) -> Result<Figure> {
-    let asked = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, asked.clone()).context("can't catch Ctrl-C")?;
-    }
-    make(options, claim, &asked, &mut Progress::new(say))
+    let stop = sweep::stop_on_signals()?;
+    make(options, claim, &stop, &mut Progress::new("fig6", say))
 }
 
 fn quiver() -> Result<PathBuf> {
@@ -100,42 +53,20 @@ fn quiver() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The same, until someone asks to stop.
+/// [`run`] until `stop` becomes true.
 fn make(
     options: &Options,
     claim: &Claim<'_>,
-    asked: &AtomicBool,
+    stop: &AtomicBool,
     progress: &mut Progress<'_>,
 ) -> Result<Figure> {
-    let Claim { sweep, runs, quiver, .. } = claim;
-    let mut time = Stopwatch::start(options)?;
-    let outcome = Supervisor::new(quiver, sweep, runs).run(asked, progress, &mut time);
-    time.keep();
-    let scored = runs.iter().map(Scored::read).collect::<Result<Vec<_>>>()?;
-    let mut figure = draw(options, sweep, runs, &scored)?;
-    figure.seconds = time.seconds();
+    let outcome = claim.run(stop, progress);
+    let scored = claim.runs().iter().map(Scored::read).collect::<Result<Vec<_>>>()?;
+    let mut figure = draw(options, claim.sweep(), claim.runs(), &scored)?;
+    figure.seconds = outcome.seconds;
     figure.save(options)?;
-    judge(options, runs, &outcome)?;
+    claim.check(&outcome)?;
     Ok(figure)
-}
-
-/// An error if not all runs have ended well.
-fn judge(options: &Options, runs: &[Run], outcome: &Outcome) -> Result<()> {
-    let done = runs.iter().filter(|run| run.is_finished()).count();
-    let (all, out) = (runs.len(), options.out().display());
-    if outcome.stopped && done < all {
-        let text =
-            format!("stopped with {done} of {all} runs done; the same command with --out {out} goes on");
-        return Err(Stopped { text, at_once: outcome.at_once }.into());
-    }
-    if !outcome.failures.is_empty() {
-        bail!(
-            "{} of {all} runs failed, and the same command tries them again: {}",
-            outcome.failures.len(),
-            outcome.failures.join("; ")
-        );
-    }
-    Ok(())
 }
 
 fn draw(options: &Options, sweep: &Sweep, runs: &[Run], scored: &[Scored]) -> Result<Figure> {
@@ -175,8 +106,8 @@ fn draw(options: &Options, sweep: &Sweep, runs: &[Run], scored: &[Scored]) -> Re
         "evaluation",
         format!("{episodes} games every {} frames, {}", grouped(every), settings.evaluation_policy),
     );
-    for (key, here, there) in plan::differences(&runs[0]) {
-        figure.setting(key, format!("{here} ({there} in {})", plan::compared(&runs[0])));
+    for (key, here, there) in departures::differences(&runs[0]) {
+        figure.setting(key, format!("{here} ({there} in {})", departures::compared(&runs[0])));
     }
     Ok(figure)
 }
@@ -214,9 +145,11 @@ fn about(sweep: &Sweep, runs: &[Run], scored: &[Scored], frames: u64) -> String 
         sweep.preset,
         runs.len()
     );
-    if !plan::differences(&runs[0]).is_empty() {
-        about +=
-            &format!(" Settings that are not those of preset {} are listed below.", plan::compared(&runs[0]));
+    if !departures::differences(&runs[0]).is_empty() {
+        about += &format!(
+            " Settings that are not those of preset {} are listed below.",
+            departures::compared(&runs[0])
+        );
     }
     sweep.games.iter().for_each(|game| about += &apart(sweep, scored, game));
     if frames < FRAMES {
@@ -273,7 +206,7 @@ fn measured(gain: &Gain, frames: u64) -> String {
 
 /// Open unless it is the paper's experiment with enough seeds, and even then if the interval holds 0.
 fn verdict(gain: &Gain, frames: u64, sweep: &Sweep) -> Verdict {
-    let paper = sweep.preset == plan::PAPER && frames >= FRAMES;
+    let paper = sweep.preset == departures::PAPER && frames >= FRAMES;
     let whole = paper && gain.games == NINE.len() && sweep.seeds >= SEEDS_MIN;
     match gain.interval {
         Some((low, _)) if whole && low > 0.0 => Verdict::Holds,

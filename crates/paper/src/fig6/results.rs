@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use run::record::{self, AGENT};
+use sweep::Run;
 use value::Strategy;
 
-use super::plan::Run;
 use crate::statistics::mean_and_error;
 
 /// A run's evaluations.

@@ -1,0 +1,126 @@
+//! A sweep: one `quiver train` for every game × strategy × seed, a few at a time, resumable at any point.
+//!
+//! [`Claim`] plans the runs ([`plan`]) and locks the sweep's folder; [`Claim::run`] trains what is missing (`runner`) and
+//! shows [`progress`]. What a sweep has done is read from the runs' directories alone. Links no libtorch and reads no
+//! scores: what the runs recorded is the caller's to compare.
+#![forbid(unsafe_code)]
+
+pub mod plan;
+pub mod progress;
+mod runner;
+mod stopwatch;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+use std::fmt;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result, bail};
+use run::order::Sweep;
+
+pub use plan::Run;
+pub use progress::Progress;
+use runner::Runner;
+use stopwatch::Stopwatch;
+
+/// A planned sweep whose folder is locked and holds no other sweep's runs.
+#[derive(Debug)]
+pub struct Claim<'a> {
+    sweep: &'a Sweep,
+    runs: Vec<Run>,
+    quiver: PathBuf,
+    out: PathBuf,
+    _lock: File,
+}
+
+impl<'a> Claim<'a> {
+    /// Plans the runs below `out`, with seeds from `first_seed` on. `quiver` is the program that trains them.
+    pub fn new(out: &Path, first_seed: u64, sweep: &'a Sweep, quiver: PathBuf) -> Result<Self> {
+        let runs = plan::runs(out, first_seed, sweep)?;
+        let lock = plan::claim(out, &runs)?;
+        Ok(Self { sweep, runs, quiver, out: out.to_owned(), _lock: lock })
+    }
+
+    /// What is swept.
+    pub fn sweep(&self) -> &'a Sweep {
+        self.sweep
+    }
+
+    /// All runs, finished or not, seed by seed.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Trains every run that is not finished. `stop` becomes true when the user asks to stop; if it becomes true again,
+    /// runs are killed.
+    pub fn run(&self, stop: &AtomicBool, progress: &mut Progress<'_>) -> Outcome {
+        let mut stopwatch = Stopwatch::start(&self.out);
+        let mut outcome =
+            Runner::new(&self.quiver, self.sweep, &self.runs).run(stop, progress, &mut stopwatch);
+        stopwatch.keep();
+        outcome.seconds = stopwatch.seconds();
+        outcome
+    }
+
+    /// An error unless all runs have finished.
+    pub fn check(&self, outcome: &Outcome) -> Result<()> {
+        let finished = self.runs.iter().filter(|run| run.is_finished()).count();
+        let (all, out) = (self.runs.len(), self.out.display());
+        if outcome.stopped && finished < all {
+            let text = format!(
+                "stopped with {finished} of {all} runs done; the same command with --out {out} resumes"
+            );
+            return Err(Stopped { text, killed: outcome.killed }.into());
+        }
+        if !outcome.failures.is_empty() {
+            bail!(
+                "{} of {all} runs failed, and the same command retries them: {}",
+                outcome.failures.len(),
+                outcome.failures.join("; ")
+            );
+        }
+        Ok(())
+    }
+}
+
+/// How a sweep ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Why runs failed, one sentence each.
+    pub failures: Vec<String>,
+    /// Whether the user asked to stop.
+    pub stopped: bool,
+    /// Whether runs were killed because the user asked twice or a run took too long to stop.
+    pub killed: bool,
+    /// Time that the sweep has taken, over all its starts.
+    pub seconds: f64,
+}
+
+/// The user stopped the sweep before all runs had finished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// How many runs are done, and how to resume.
+    pub text: String,
+    /// Whether runs were killed, so that they resume from an older checkpoint.
+    pub killed: bool,
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+/// A flag that becomes true on SIGINT and SIGTERM.
+pub fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone()).context("can't catch Ctrl-C")?;
+    }
+    Ok(stop)
+}

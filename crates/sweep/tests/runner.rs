@@ -1,0 +1,134 @@
+//! Whole sweeps with a shell script in the place of `quiver`: which runs are started, resumed, skipped and reported.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use run::order::Sweep;
+use sweep::testing::{fake, started, sweep};
+use sweep::{Claim, Outcome, Progress, Stopped, plan};
+use value::Strategy;
+
+/// Longer than anything here takes on the busiest machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+const SEED: u64 = 4;
+
+fn run_all(out: &Path, sweep: &Sweep, quiver: &Path, stop: &AtomicBool) -> Result<Outcome> {
+    let claim = Claim::new(out, SEED, sweep, quiver.to_owned())?;
+    let outcome = claim.run(stop, &mut Progress::plain("sweep", &|_| {}));
+    claim.check(&outcome).map(|()| outcome)
+}
+
+fn train(out: &Path, sweep: &Sweep, quiver: &Path) -> Result<Outcome> {
+    run_all(out, sweep, quiver, &AtomicBool::new(false))
+}
+
+#[test]
+fn a_sweep_trains_every_run_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let quiver = fake(folder.path(), "");
+    train(&out, &sweep(5_000), &quiver).unwrap();
+    assert_eq!(started(folder.path()).len(), 6);
+    let run = out.join("runs/cartpole-ver-seed5");
+    assert!(run.is_dir() && !run.join("replay").exists(), "the replay of a finished run is deleted");
+    train(&out, &sweep(5_000), &quiver).unwrap();
+    assert_eq!(started(folder.path()).len(), 6, "finished runs are not repeated");
+    train(&out, &Sweep { seeds: 3, ..sweep(5_000) }, &quiver).unwrap();
+    assert_eq!(started(folder.path()).len(), 9, "another seed is three more runs");
+}
+
+#[test]
+fn a_stopped_sweep_resumes_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    // The first three exit; the others wait for SIGTERM, as a trainer that writes a checkpoint does.
+    let body = r#"case "$name" in *seed5) [ -e "$here/go" ] || { trap 'exit 0' TERM; touch "$run/waits"; while :; do sleep 0.05; done; } ;; esac"#;
+    let quiver = fake(folder.path(), body);
+    let stop = AtomicBool::new(false);
+    let waits = |name: &str| out.join("runs").join(name).join("waits").exists();
+    let both_wait = || waits("cartpole-uniform-seed5") && waits("cartpole-per-seed5");
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let started = Instant::now();
+            while !both_wait() && started.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        run_all(&out, &sweep(5_000), &quiver, &stop)
+    });
+    let error = outcome.unwrap_err();
+    assert!(!error.downcast_ref::<Stopped>().unwrap().killed, "all runs ended by themselves");
+    assert!(error.to_string().contains("3 of 6 runs done"), "{error}");
+
+    fs::write(folder.path().join("go"), "").unwrap();
+    let before = started(folder.path()).len();
+    train(&out, &sweep(5_000), &quiver).unwrap();
+    let after = started(folder.path());
+    assert_eq!(after.len() - before, 3, "{after:?}");
+    let resumed =
+        after[before..].iter().filter(|words| words.starts_with("train --lifeline --resume ")).count();
+    assert_eq!(resumed, 2, "two had begun: {after:?}");
+}
+
+#[test]
+fn a_run_that_fails_is_reported_and_the_others_continue() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let body = r#"case "$name" in *per-seed4) echo 'error: no more memory' >&2; exit 1 ;; esac"#;
+    let error = train(&out, &sweep(5_000), &fake(folder.path(), body)).unwrap_err().to_string();
+    assert!(
+        error.contains("1 of 6 runs failed") && error.contains("cartpole-per-seed4 ended with"),
+        "{error}"
+    );
+    assert!(error.contains("no more memory"), "{error}");
+    assert_eq!(started(folder.path()).len(), 6);
+    let before = started(folder.path()).len();
+    train(&out, &sweep(5_000), &fake(folder.path(), "")).unwrap();
+    assert_eq!(started(folder.path()).len() - before, 1, "only what failed is tried again");
+}
+
+#[test]
+fn a_run_that_another_process_trains_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let sweep = Sweep { strategies: vec![Strategy::VER], seeds: 1, ..sweep(5_000) };
+    let run = plan::runs(&out, SEED, &sweep).unwrap().remove(0);
+    let held = run::RunDir::create(&run.path, &run.resolved).unwrap();
+    fs::create_dir_all(run.path.join("checkpoints/250")).unwrap();
+    let said = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let started = Instant::now();
+            let waits = || said.lock().unwrap().iter().any(|line: &String| line.contains("another process"));
+            while !waits() && started.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            drop(held);
+        });
+        let say = |line: &str| said.lock().unwrap().push(line.to_owned());
+        let claim = Claim::new(&out, SEED, &sweep, fake(folder.path(), "")).unwrap();
+        let outcome = claim.run(&AtomicBool::new(false), &mut Progress::plain("sweep", &say));
+        claim.check(&outcome).unwrap();
+    });
+    assert_eq!(started(folder.path()).len(), 1);
+    assert!(started(folder.path())[0].starts_with("train --lifeline --resume "));
+}
+
+#[test]
+fn a_run_that_was_killed_before_its_first_checkpoint_starts_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let sweep = Sweep { strategies: vec![Strategy::VER], seeds: 1, ..sweep(5_000) };
+    let run = plan::runs(&out, SEED, &sweep).unwrap().remove(0);
+    drop(run::RunDir::create(&run.path, &run.resolved).unwrap());
+    fs::create_dir_all(run.path.join("checkpoints")).unwrap();
+    fs::write(run.path.join("evaluations.jsonl"), "of weights that are lost").unwrap();
+    train(&out, &sweep, &fake(folder.path(), "")).unwrap();
+    assert!(started(folder.path())[0].starts_with("train cartpole --lifeline --preset "));
+    assert!(run.is_finished());
+}
