@@ -19,30 +19,20 @@ use crate::metrics::Metrics;
 /// Time between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What the page tells of the time before this learner, in the record of the run.
-pub fn past(run: &Path) -> History {
-    let mut history = History::new();
-    match record::episodes(run) {
-        Ok(episodes) => history.past_scores = curve::smoothed(&episodes),
-        // A page without its past is better than no training.
-        Err(error) => warn!(%error, "the page begins without former training games"),
-    }
-    history
-}
-
-/// What is looked at.
+/// Samples the learner for its page.
 pub struct Lookout {
-    /// Where it is kept.
-    pub live: Arc<Live>,
-    /// What is measured.
-    pub metrics: Arc<Metrics>,
-    /// Members, replay, settings, and whether the run has ended.
-    pub hub: Arc<Hub>,
-    /// Updates made before this start of the learner.
-    pub updates_before: u64,
+    live: Arc<Live>,
+    metrics: Arc<Metrics>,
+    hub: Arc<Hub>,
+    updates_before: u64,
 }
 
 impl Lookout {
+    /// A page of the run in this directory. `updates_before` were made before this start of the learner.
+    pub fn new(run: &Path, metrics: Arc<Metrics>, hub: Arc<Hub>, updates_before: u64) -> Self {
+        Self { live: Arc::new(Live::new(past(run))), metrics, hub, updates_before }
+    }
+
     /// The page, to be served.
     pub fn page(&self) -> Page {
         let (live, hub) = (self.live.clone(), self.hub.clone());
@@ -85,6 +75,17 @@ impl Lookout {
             replay: self.hub.replay_status(),
         }
     }
+}
+
+/// What the run's record has of the time before this learner.
+fn past(run: &Path) -> History {
+    let mut history = History::new();
+    match record::episodes(run) {
+        Ok(episodes) => history.past_scores = curve::smoothed(&episodes),
+        // A page without its past is better than no training.
+        Err(error) => warn!(%error, "the page begins without former training games"),
+    }
+    history
 }
 
 /// The run's evaluations, read again when there are more.

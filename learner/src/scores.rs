@@ -1,38 +1,20 @@
 //! Scores of evaluations, as metrics show them: the newest, the best, and the first, which the untrained network played.
 
-use prometheus::{Gauge, Registry};
+use prometheus::Gauge;
 use run::record::{AGENT, Evaluation};
 
-use crate::metrics::add;
-
-/// Four gauges that are no number until there is an evaluation: a score of 0 would be a good one in some games.
-#[derive(Clone, Debug)]
-pub struct Scores {
-    newest: Gauge,
-    standard_error: Gauge,
-    best: Gauge,
-    first: Gauge,
+telemetry::metrics! {
+    /// Scores of evaluations: NaN until there is one, because 0 is a good score in some games.
+    #[derive(Clone, Debug)]
+    pub struct Scores(new) {
+        newest: Gauge = new.score("learner_evaluation_score", "Mean score of the newest evaluation"),
+        standard_error: Gauge = new.score("learner_evaluation_standard_error", "Standard error of that mean"),
+        best: Gauge = new.score("learner_evaluation_best_score", "Mean score of the best evaluation"),
+        first: Gauge = new.score("learner_evaluation_first_score", "Mean score of the run's first evaluation"),
+    }
 }
 
 impl Scores {
-    /// Makes and registers them.
-    ///
-    /// # Panics
-    /// If two metrics have one name.
-    pub fn register(registry: &Registry) -> Self {
-        let gauge = |name: &str, help: &str| {
-            let gauge = add(registry, Gauge::new(name, help));
-            gauge.set(f64::NAN);
-            gauge
-        };
-        Self {
-            newest: gauge("learner_evaluation_score", "Mean score of the newest evaluation"),
-            standard_error: gauge("learner_evaluation_standard_error", "Standard error of that mean"),
-            best: gauge("learner_evaluation_best_score", "Mean score of the best evaluation"),
-            first: gauge("learner_evaluation_first_score", "Mean score of the run's first evaluation"),
-        }
-    }
-
     /// Goes on with a run that has evaluations already.
     pub fn go_on(&self, recorded: &[Evaluation]) {
         recorded.iter().filter(|evaluation| evaluation.player == AGENT).for_each(|agent| self.add(agent));
@@ -53,8 +35,10 @@ impl Scores {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use prometheus::Registry;
     use settings::choices::EvaluationPolicy;
+
+    use super::*;
 
     fn evaluation(player: &str, mean: f64) -> Evaluation {
         Evaluation {

@@ -13,7 +13,6 @@ use coordinator::places::{self, Places};
 use coordinator::service::LearnerService;
 use coordinator::{Charter, Clock, Control, Hub, ShardPool, adjust};
 use envs::Spec;
-use page::Live;
 use prometheus::Registry;
 use proto::v1::learner_server::LearnerServer;
 use replay::ReplayStatus;
@@ -40,7 +39,7 @@ use crate::evaluations::Evaluations;
 use crate::events::Events;
 use crate::intake::{Counted, Parts, Publish};
 use crate::learner::Learner;
-use crate::lookout::{self, Lookout};
+use crate::lookout::Lookout;
 use crate::metrics::Metrics;
 use crate::open::{self, Opened};
 use crate::priorities::Priorities;
@@ -195,12 +194,7 @@ impl Args {
         let places = Places::open(journal.path(), shards)?;
         let (published, heard) = watch::channel(places.heard());
         let (status, replay) = watch::channel(ReplayStatus::default());
-        let charter = Charter {
-            run,
-            incarnation,
-            config: serde_json::to_string(&resolved)?,
-            architecture: serde_json::to_string(learner.online().architecture())?,
-        };
+        let charter = charter(run, incarnation, &resolved, &learner)?;
         let told = Told {
             run: charter.run.clone(),
             learner_incarnation: incarnation,
@@ -210,12 +204,7 @@ impl Args {
         let directory = journal.path().to_owned();
         let sources = Sources { places: heard, replay };
         let (hub, reports) = Hub::new(charter, resolved.clone(), directory, sources, Clock::system());
-        let lookout = Lookout {
-            live: Arc::new(Live::new(lookout::past(journal.path()))),
-            metrics: metrics.clone(),
-            hub: hub.clone(),
-            updates_before: learner.updates(),
-        };
+        let lookout = Lookout::new(journal.path(), metrics.clone(), hub.clone(), learner.updates());
         let page = lookout.page();
         let served = telemetry::serve_with_page(&self.telemetry, "learner", registry, health.clone(), page);
         runtime.block_on(served)?;
@@ -288,6 +277,12 @@ fn make_learner(resolved: &Resolved) -> Result<(Spec, Learner)> {
     let mut rng = seed::generator(settings.seed, Purpose::Weights, &[]);
     let learner = Learner::new(settings, &spec, setup::device(settings.device)?, &mut rng)?;
     Ok((spec, learner))
+}
+
+fn charter(run: String, incarnation: u32, resolved: &Resolved, learner: &Learner) -> Result<Charter> {
+    let config = serde_json::to_string(resolved)?;
+    let architecture = serde_json::to_string(learner.online().architecture())?;
+    Ok(Charter { run, incarnation, config, architecture })
 }
 
 fn connect(shards: &Shards, credentials: &Credentials, told: &Told) -> Vec<Shard> {

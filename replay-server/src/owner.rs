@@ -267,7 +267,7 @@ mod tests {
     use prometheus::Registry;
 
     fn kept() -> (Handle, Ended, Metrics) {
-        let metrics = Metrics::register(&Registry::new()).unwrap();
+        let metrics = Metrics::register(&Registry::new());
         let shard = Shard::open(Place::memory("a".into()), 1 << 20).unwrap();
         let (handle, ended) = keep(shard, metrics.clone(), false);
         (handle, ended, metrics)

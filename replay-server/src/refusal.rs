@@ -170,20 +170,12 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// All of them, so that each is exported before it happens.
-    pub const ALL: [Reason; 6] =
-        [Reason::Invalid, Reason::Fenced, Reason::Run, Reason::Protocol, Reason::Table, Reason::Limit];
+    /// The label's values, in the order of the variants.
+    pub const NAMES: [&str; 6] = ["invalid", "fenced", "run", "protocol", "table", "limit"];
 
     /// The label's value.
     pub fn name(self) -> &'static str {
-        match self {
-            Reason::Invalid => "invalid",
-            Reason::Fenced => "fenced",
-            Reason::Run => "run",
-            Reason::Protocol => "protocol",
-            Reason::Table => "table",
-            Reason::Limit => "limit",
-        }
+        Self::NAMES[self as usize]
     }
 }
 

@@ -44,7 +44,7 @@ impl Server {
     /// Opens the shard and binds the address.
     pub async fn bind(config: &Config, registry: &Registry) -> anyhow::Result<Self> {
         let edge = Edge::register(registry)?;
-        let metrics = Metrics::register(registry)?;
+        let metrics = Metrics::register(registry);
         let gate = Gate::load(config.secrets.as_deref(), &edge)?;
         let listener = Listener::bind(&config.listen, edge.clone(), gate).await?;
         let started = Instant::now();

@@ -17,6 +17,7 @@ mod ending;
 mod health;
 mod listener;
 mod log;
+mod metrics;
 mod process;
 mod status_file;
 
@@ -25,3 +26,4 @@ pub use ending::{lifeline, terminated};
 pub use health::Health;
 pub use listener::{Page, serve, serve_with_page};
 pub use log::init;
+pub use metrics::NewMetric;

@@ -1,8 +1,10 @@
+use prometheus::Registry;
+
 use super::*;
 
 #[test]
 fn every_drawn_transition_is_counted_by_its_priority_and_its_age() {
-    let metrics = Metrics::register(&Registry::new()).unwrap();
+    let metrics = Metrics::register(&Registry::new());
     let batch = proto::v1::Batch {
         priorities: vec![0.5, 0.5, 1e9],
         ages_inserts: vec![0, 100, 1_000],
