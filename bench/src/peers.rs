@@ -8,12 +8,13 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::measure::ROUNDS;
+use crate::measure::{ROUNDS, Rates};
 use crate::recording::Recording;
 use crate::section::{Row, Section};
 use crate::service::{GAMES, Measured, Task, recordings, runtime, spec};
@@ -39,7 +40,16 @@ pub fn section(seconds: f64) -> Result<Section> {
     write_frames(directory.path(), &recordings)?;
 
     let runtime = runtime()?;
-    let mut rows = service(&runtime, directory.path(), &environment, &recordings, seconds)?;
+    let ours = Ours {
+        runtime: &runtime,
+        directory: directory.path(),
+        environment: &environment,
+        recordings: &recordings,
+        frames: recordings.iter().map(|recording| recording.frames.clone()).collect(),
+        seconds,
+        rows: Vec::new(),
+    };
+    let mut rows = ours.measure()?;
     let trees = crate::replay::trees(seconds);
     let reverb = run(
         &environment.join("reverb/bin/python"),
@@ -60,7 +70,7 @@ pub fn section(seconds: f64) -> Result<Section> {
             ("torchrl.SumSegmentTreeFp32", 3.0),
         ] {
             let peer_figure = peers["calls_per_cpu_s"][peer].get(&call).map(Figure::of).transpose()?;
-            let ours = Figure { best: rates.best(), median: rates.median() };
+            let ours = Figure::best_of(&rates);
             let compared = Compared {
                 name: format!("sum tree, 1M, {call}, calls/s, against {peer}"),
                 ours,
@@ -90,6 +100,10 @@ struct Figure {
 }
 
 impl Figure {
+    fn best_of(rates: &Rates) -> Self {
+        Self { best: rates.best(), median: rates.median() }
+    }
+
     /// As a peer's script gives it, or one number alone.
     fn of(value: &Value) -> Result<Self> {
         let number = |value: &Value| value.as_f64().context("a peer's figure is no number");
@@ -129,122 +143,119 @@ impl Compared {
     }
 }
 
-/// Our side of all that concerns the service.
-fn service(
-    runtime: &Runtime,
-    directory: &Path,
-    environment: &Path,
-    recordings: &[Recording],
+/// Measures our side of the rows about the service.
+struct Ours<'a> {
+    runtime: &'a Runtime,
+    directory: &'a Path,
+    environment: &'a Path,
+    recordings: &'a [Recording],
+    frames: Vec<Arc<Vec<Vec<u8>>>>,
     seconds: f64,
-) -> Result<Vec<Compared>> {
-    let spec_of = |capacity| spec(recordings, capacity);
-    let frames: Vec<_> = recordings.iter().map(|recording| recording.frames.clone()).collect();
-    let mut rows = Vec::new();
-    let start = |name: &str, capacity: u64, frames: &[_]| {
-        let (spec, directory) = (spec_of(capacity)?, directory.join(name));
-        runtime.block_on(Cast::start(Transport::Unix, &directory, false, &spec, frames))
-    };
-    let mut cast = start("insert", 1_000_000, &frames)?;
-    for writers in [1, ACTORS as usize] {
+    rows: Vec<Compared>,
+}
+
+impl Ours<'_> {
+    fn measure(mut self) -> Result<Vec<Compared>> {
+        self.inserts()?;
+        self.samples()?;
+        self.resident_bytes()?;
+        Ok(self.rows)
+    }
+
+    fn start(&self, name: &str, capacity: u64, frames: &[Arc<Vec<Vec<u8>>>]) -> Result<Cast> {
+        let (spec, directory) = (spec(self.recordings, capacity)?, self.directory.join(name));
+        self.runtime.block_on(Cast::start(Transport::Unix, &directory, false, &spec, frames))
+    }
+
+    fn rounds(&self, cast: &mut Cast, task: Task) -> Result<Measured> {
         let mut measured = Measured::default();
         for round in 0..ROUNDS {
-            measured.stretch(round, runtime, &mut cast, Task::Insert(writers), seconds)?;
+            measured.stretch(round, self.runtime, cast, task, self.seconds)?;
         }
-        let of = format!("{writers} writer{}", if writers > 1 { "s" } else { "" });
-        let place = format!("/insert/{writers}/games/mixed");
-        rows.push(Compared {
-            name: format!("insert, {of}, transitions/s"),
-            ours: Figure { best: measured.items.best(), median: measured.items.median() },
-            place: format!("{place}/items_per_s"),
-            peer: None,
-            least: 10.0,
-            small_is_good: false,
-        });
-        rows.push(Compared {
-            name: format!("insert, {of}, transitions per server CPU second"),
-            ours: Figure {
-                best: measured.per_shard_second.best(),
-                median: measured.per_shard_second.median(),
-            },
-            place: format!("{place}/items_per_server_cpu_s"),
-            peer: None,
-            least: 5.0,
-            small_is_good: false,
-        });
+        Ok(measured)
     }
-    cast.process.end()?;
 
-    let mut cast = start("sample", ITEMS, &frames)?;
-    runtime.block_on(cast.fill())?;
-    for batch in [32, 512] {
-        let mut measured = Measured::default();
-        for round in 0..ROUNDS {
-            measured.stretch(round, runtime, &mut cast, Task::Sample(batch), seconds)?;
+    /// Adds a row whose peer's figure is at `place`.
+    fn row(&mut self, name: String, ours: Figure, place: String, least: f64) -> &mut Compared {
+        self.rows.push(Compared { name, ours, place, peer: None, least, small_is_good: false });
+        self.rows.last_mut().expect("just added")
+    }
+
+    fn inserts(&mut self) -> Result<()> {
+        let mut cast = self.start("insert", 1_000_000, &self.frames)?;
+        for writers in [1, ACTORS as usize] {
+            let measured = self.rounds(&mut cast, Task::Insert(writers))?;
+            let of = format!("{writers} writer{}", if writers > 1 { "s" } else { "" });
+            let place = |what| format!("/insert/{writers}/games/mixed/{what}");
+            let (items, per_second) = (Figure::best_of(&measured.items), place("items_per_s"));
+            self.row(format!("insert, {of}, transitions/s"), items, per_second, 10.0);
+            let name = format!("insert, {of}, transitions per server CPU second");
+            let cpu = Figure::best_of(&measured.per_shard_second);
+            self.row(name, cpu, place("items_per_server_cpu_s"), 5.0);
         }
-        rows.push(Compared {
-            name: format!("sample {batch}, priorities back, transitions/s"),
-            ours: Figure { best: measured.items.best(), median: measured.items.median() },
-            place: format!("/sample/{batch}/transitions_per_s"),
-            peer: None,
-            least: 10.0,
-            small_is_good: false,
-        });
+        cast.process.end()
     }
-    let address = cast.address().to_string();
-    let python = environment.join("quiver/bin/python");
-    let ours = run(&python, "quiver_bench.py", &["--address", &address], seconds)?;
-    for batch in [32, 512] {
-        let place = format!("/sample/{batch}/transitions_per_s");
-        rows.push(Compared {
-            name: format!("sample {batch} from Python, priorities back, transitions/s"),
-            ours: Figure::of(ours.pointer(&place).context("quiver_bench.py left a figure out")?)?,
-            place,
-            peer: None,
-            least: 3.0,
-            small_is_good: false,
-        });
-    }
-    let mut rounds = Vec::new();
-    for _ in 0..ROUNDS {
-        let mut latencies = runtime.block_on(cast.latencies(32, LATENCY_BATCHES, ACTORS as usize))?;
-        latencies.sort_by(f64::total_cmp);
-        rounds.push(latencies);
-    }
-    for (what, share, place) in [("p50", 0.5, "p50_ms"), ("p99", 0.99, "p99_ms")] {
-        let at = |round: &Vec<f64>| 1e3 * round[((round.len() - 1) as f64 * share) as usize];
-        let mut ours: Vec<f64> = rounds.iter().map(at).collect();
-        ours.sort_by(f64::total_cmp);
-        rows.push(Compared {
-            name: format!("latency of a batch of 32 beside 4 writers, {what}, ms"),
-            ours: Figure { best: ours[0], median: ours[ours.len() / 2] },
-            place: format!("/sample_latency/{place}"),
-            peer: None,
-            least: 5.0,
-            small_is_good: true,
-        });
-    }
-    cast.process.end()?;
 
-    for (game, frames) in GAMES.iter().zip(&frames) {
-        let mut cast = start(game, 1_000_000, std::slice::from_ref(frames))?;
+    fn samples(&mut self) -> Result<()> {
+        let mut cast = self.start("sample", ITEMS, &self.frames)?;
+        self.runtime.block_on(cast.fill())?;
+        let place = |batch| format!("/sample/{batch}/transitions_per_s");
+        for batch in [32, 512] {
+            let items = Figure::best_of(&self.rounds(&mut cast, Task::Sample(batch))?.items);
+            self.row(format!("sample {batch}, priorities back, transitions/s"), items, place(batch), 10.0);
+        }
+        let address = cast.address().to_string();
+        let python = self.environment.join("quiver/bin/python");
+        let ours = run(&python, "quiver_bench.py", &["--address", &address], self.seconds)?;
+        for batch in [32, 512] {
+            let ours = ours.pointer(&place(batch)).context("quiver_bench.py left a figure out")?;
+            let name = format!("sample {batch} from Python, priorities back, transitions/s");
+            self.row(name, Figure::of(ours)?, place(batch), 3.0);
+        }
+        self.latencies(&mut cast)?;
+        cast.process.end()
+    }
+
+    fn latencies(&mut self, cast: &mut Cast) -> Result<()> {
+        let mut rounds = Vec::new();
+        for _ in 0..ROUNDS {
+            let latencies = cast.latencies(32, LATENCY_BATCHES, ACTORS as usize);
+            let mut latencies = self.runtime.block_on(latencies)?;
+            latencies.sort_by(f64::total_cmp);
+            rounds.push(latencies);
+        }
+        for (what, share, place) in [("p50", 0.5, "p50_ms"), ("p99", 0.99, "p99_ms")] {
+            let at = |round: &Vec<f64>| 1e3 * round[((round.len() - 1) as f64 * share) as usize];
+            let mut ours: Vec<f64> = rounds.iter().map(at).collect();
+            ours.sort_by(f64::total_cmp);
+            let ours = Figure { best: ours[0], median: ours[ours.len() / 2] };
+            let name = format!("latency of a batch of 32 beside 4 writers, {what}, ms");
+            self.row(name, ours, format!("/sample_latency/{place}"), 5.0).small_is_good = true;
+        }
+        Ok(())
+    }
+
+    /// Memory is compared by its growth between two numbers of transitions.
+    fn resident_bytes(&mut self) -> Result<()> {
         let share = |items: u64| move |done: &Done| done.items < items / u64::from(ACTORS);
-        runtime.block_on(cast.insert(ACTORS as usize, share(FEW)))?;
-        let before = (runtime.block_on(cast.status())?.first_table().items, cast.process.resident_bytes()?);
-        runtime.block_on(cast.insert(ACTORS as usize, share(MANY - FEW)))?;
-        let after = (runtime.block_on(cast.status())?.first_table().items, cast.process.resident_bytes()?);
-        let bytes = (after.1 as f64 - before.1 as f64) / (after.0 - before.0) as f64;
-        ensure!(bytes > 0.0, "memory did not grow with {game}");
-        rows.push(Compared {
-            name: format!("resident bytes per transition, {game}"),
-            ours: Figure { best: bytes, median: bytes },
-            place: format!("/resident/smallest/bytes_per_item/{game}"),
-            peer: None,
-            least: 2.0,
-            small_is_good: true,
-        });
-        cast.process.end()?;
+        for (index, game) in GAMES.iter().enumerate() {
+            let mut cast = self.start(game, 1_000_000, &self.frames[index..=index])?;
+            let mut held = [(0, 0); 2];
+            for (held, more) in held.iter_mut().zip([FEW, MANY - FEW]) {
+                self.runtime.block_on(cast.insert(ACTORS as usize, share(more)))?;
+                let items = self.runtime.block_on(cast.status())?.first_table().items;
+                *held = (items, cast.process.resident_bytes()?);
+            }
+            let [before, after] = held;
+            let bytes = (after.1 as f64 - before.1 as f64) / (after.0 - before.0) as f64;
+            ensure!(bytes > 0.0, "memory did not grow with {game}");
+            let place = format!("/resident/smallest/bytes_per_item/{game}");
+            let ours = Figure { best: bytes, median: bytes };
+            self.row(format!("resident bytes per transition, {game}"), ours, place, 2.0).small_is_good = true;
+            cast.process.end()?;
+        }
+        Ok(())
     }
-    Ok(rows)
 }
 
 fn write_frames(directory: &Path, recordings: &[Recording]) -> Result<()> {

@@ -42,8 +42,7 @@ pub fn missing_json(missing: &Missing) -> Value {
 }
 
 fn write_page(page: &mut String, roll: &Roll, before: &Seen, now: &Seen) -> std::fmt::Result {
-    let (shard, held) = (&now.status, now.table());
-    let counts = held.counters;
+    let shard = &now.status;
     let kept = if now.info.durable { "on disk" } else { "in memory" };
     let up = now.info.uptime_seconds;
     let place = roll.number(&shard.id);
@@ -67,8 +66,28 @@ fn write_page(page: &mut String, roll: &Roll, before: &Seen, now: &Seen) -> std:
         table.remover,
         table.priority_exponent
     )?;
-    let full = 100.0 * held.items as f64 / table.capacity.max(1) as f64;
-    writeln!(page, "  items      {} of {} ({full:.1}%)", number(held.items), number(table.capacity))?;
+    contents(page, before, now, store, table.capacity)?;
+    damage(page, now)?;
+    waiters(page, now)?;
+    let look = now.look.clone().unwrap_or_default();
+    histogram(page, "priority", look.priorities.as_ref())?;
+    histogram(page, "age in inserts", look.ages_inserts.as_ref())?;
+    histogram(page, "times sampled", look.times_sampled.as_ref())?;
+    top_items(page, now)
+}
+
+/// What the shard holds, and how fast that changes.
+fn contents(
+    page: &mut String,
+    before: &Seen,
+    now: &Seen,
+    store: &v1::Store,
+    capacity: u64,
+) -> std::fmt::Result {
+    let (shard, held) = (&now.status, now.table());
+    let counts = held.counters;
+    let full = 100.0 * held.items as f64 / capacity.max(1) as f64;
+    writeln!(page, "  items      {} of {} ({full:.1}%)", number(held.items), number(capacity))?;
     let each = shard.bytes_used as f64 / held.items.max(1) as f64;
     let part = 100.0 * shard.bytes_used as f64 / store.bytes_max.max(1) as f64;
     writeln!(
@@ -100,6 +119,11 @@ fn write_page(page: &mut String, roll: &Roll, before: &Seen, now: &Seen) -> std:
         number(counts.stale_updates)
     )?;
     writeln!(page, "  priorities mass {:.4}, largest {:.4}", held.mass, held.largest_priority)?;
+    Ok(())
+}
+
+/// What was damaged when the shard started, if anything was.
+fn damage(page: &mut String, now: &Seen) -> std::fmt::Result {
     let recovered = now.info.recovered.unwrap_or_default();
     let damaged = [
         recovered.damaged_chunks,
@@ -118,6 +142,10 @@ fn write_page(page: &mut String, roll: &Roll, before: &Seen, now: &Seen) -> std:
             recovered.lost_items
         )?;
     }
+    Ok(())
+}
+
+fn waiters(page: &mut String, now: &Seen) -> std::fmt::Result {
     match now.info.waiters.as_slice() {
         [] => writeln!(page, "  waiting    nobody")?,
         waiters => {
@@ -129,10 +157,10 @@ fn write_page(page: &mut String, roll: &Roll, before: &Seen, now: &Seen) -> std:
             }
         }
     }
-    let look = now.look.clone().unwrap_or_default();
-    histogram(page, "priority", look.priorities.as_ref())?;
-    histogram(page, "age in inserts", look.ages_inserts.as_ref())?;
-    histogram(page, "times sampled", look.times_sampled.as_ref())?;
+    Ok(())
+}
+
+fn top_items(page: &mut String, now: &Seen) -> std::fmt::Result {
     let top = now.top();
     if !top.is_empty() {
         writeln!(page, "  top        {:<28} {:>12} {:>8} {:>10}", "key", "priority", "sampled", "age")?;
