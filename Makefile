@@ -1,21 +1,21 @@
-# Everything is built in the release profile, for people and for tests alike, so that C++ is compiled once.
+# Everything is built in the release profile, tests included, so that C++ is compiled once.
 
 GAME ?= kung_fu_master
-# `make train` takes preset quick where it is for the game, and otherwise the game's own.
+# `make train` uses preset quick if the game supports it, and otherwise the game's default preset.
 PRESET ?=
 ARGS ?=
 
-# Idle OpenMP threads spin by default and take the cores from whoever has work.
+# Idle OpenMP threads spin by default and take the cores from busy processes.
 export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= passive
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build train cluster test same-weights dashboards test-compose test-kubernetes bench fuzz clean
+.PHONY: help setup build train cluster test same-weights docs book dashboards test-compose test-kubernetes bench fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Fetch what is missing: system packages, libtorch, ALE with its ROMs
+setup: ## Download missing dependencies: system packages, libtorch, ALE with its ROMs
 	@deploy/setup
 
 build: setup ## Build the release binaries into target/release
@@ -25,17 +25,17 @@ train: build ## Train an Atari game with VER (GAME=breakout, ARGS='--seed 1')
 	@preset=$(PRESET); ./target/release/quiver config show $(GAME) --preset quick >/dev/null 2>&1 && preset=$${preset:-quick}; \
 	set -x; ./target/release/quiver train $(GAME) $${preset:+--preset $$preset} $(ARGS)
 
-cluster: ## Start the cluster of deploy/compose.yaml and wait for its end (GAME=pong, ACTORS=16, GPU=1)
+cluster: ## Start the cluster of deploy/compose.yaml and wait until training ends (GAME=pong, ACTORS=16, GPU=1)
 	deploy/cluster
 
 test: setup ## Check format, lints and documentation, then run every test
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --release --no-deps --workspace --locked
-	# Crates that only read the environments' registry build without ALE; in the workspace its feature is on.
+	# Crates that only read the environments' registry must build without ALE; in the workspace its feature is on.
 	cargo clippy --release --locked -p quiver-settings -p quiver-run -p quiver-sweep -p quiver-coordinator -p quiver-page -p quiver-plot -p quiver-dashboards -- -D warnings
 	! cargo tree --locked -e normal,build -p quiver-settings -p quiver-run -p quiver-sweep -p quiver-coordinator -p quiver-page -p quiver-plot -p quiver-dashboards | grep -E 'quiver-ale|torch'
-	# The live page, which the learner links, is SVG only: no rasteriser.
+	# The learner links the live page, which is SVG only: it must not pull in a rasteriser.
 	! cargo tree --locked -e normal -p quiver-page | grep -E 'resvg|tiny-skia'
 	python3 tests/same_weights/run.py --self-test
 	cargo build --release --workspace --bins --locked
@@ -46,20 +46,27 @@ same-weights: build ## Prove that a refactoring changed no behaviour: train BASE
 	@test -n "$(BASE)" || { echo "error: name the commit to compare with: make same-weights BASE=main~1" >&2; exit 2; }
 	python3 tests/same_weights/run.py --base $(BASE)
 
-dashboards: ## Write the dashboards' files again, after crates/dashboards has changed
+docs: ## Regenerate the generated documents, after a setting has changed
+	cargo build --release --locked --bin quiver
+	./target/release/quiver config reference >docs/configuration.md
+
+book: ## Build docs/ as a book into target/book and check its links
+	deploy/check-docs
+
+dashboards: ## Regenerate the dashboards' files, after crates/dashboards has changed
 	cargo run --release --locked -p quiver-dashboards -- write
 
-test-compose: build ## Start, scale, hit, stop and resume a compose cluster in a Docker engine of its own (needs root)
+test-compose: build ## Start, scale, kill, stop and resume a compose cluster in its own Docker engine (needs root)
 	python3 tests/compose/run.py
 
-test-kubernetes: ## Render deploy/kubernetes and hold it against the schemas of the Kubernetes API
+test-kubernetes: ## Render deploy/kubernetes and validate it against the schemas of the Kubernetes API
 	tests/kubernetes/run.sh
 
 bench: build ## Measure against bare ALE and bare libtorch
 	./target/release/quiver-bench
 
-fuzz: setup ## Attack every decoder for 10 minutes each (SECONDS_EACH=60)
+fuzz: setup ## Fuzz every decoder for 10 minutes each (SECONDS_EACH=60)
 	fuzz/run.sh
 
-clean: ## Delete what was built; what was fetched into .deps stays
+clean: ## Delete build outputs; downloads in .deps stay
 	cargo clean

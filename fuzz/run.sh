@@ -1,12 +1,12 @@
 #!/bin/sh
-# Lets libFuzzer attack each target for a while, or those that are named: fuzz/run.sh codec_frame snapshot
+# Runs libFuzzer on each target, or on the named ones: fuzz/run.sh codec_frame snapshot
 #
-#   SECONDS_EACH   how long, 600 by default
+#   SECONDS_EACH   time for each target, 600 by default
 #   SANITIZER      address by default; none is faster and finds less
 #   JOBS           compiler jobs
 #
 # Works with the pinned stable compiler. Coverage is a pass of LLVM that needs no nightly, and AddressSanitizer comes
-# with the toolchain behind a flag that RUSTC_BOOTSTRAP opens. The corpus is kept from run to run.
+# with the toolchain behind a flag that RUSTC_BOOTSTRAP enables. The corpus is kept from run to run.
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${SECONDS_EACH:-600}

@@ -1,4 +1,4 @@
-//! `quiver adjust`: changes the pace of a run, how much its replay keeps or in which shards, while it trains.
+//! `quiver adjust`: changes a running run's samples-per-insert ratio, its replay size, or the shards it uses.
 
 use std::collections::HashMap;
 
@@ -8,33 +8,35 @@ use proto::v1;
 use proto::v1::learner_client::LearnerClient;
 use rpc::address::Address;
 use rpc::role::Role;
+use tonic::Code;
 
 use crate::certs::SecretsArgs;
-use crate::output::say;
+use crate::output::print_line;
 use crate::processes;
 
-/// Change a run while it trains: its ratio of samples to inserts, its replay's size, its shards
+/// Change a running run: its samples-per-insert ratio, its replay size, its shards
 ///
-/// Everything is checked first: a change that would stall the run is refused. It lasts, also when the run is resumed.
+/// The learner checks all changes first and refuses any that would stall the run. Changes are saved in the run directory
+/// and stay in force when the run is resumed.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Adjust {
-    /// A run that trains on this machine (its directory, or its name below runs/), or a learner's address
-    whose: String,
-    /// Samples taken per transition inserted, or none to let both run free
+    /// A run that is training on this machine (its directory, or its name below runs/), or a learner's address
+    target: String,
+    /// Transitions sampled per transition inserted, or none to decouple actors and learner
     #[arg(long, value_name = "RATIO")]
     samples_per_insert: Option<String>,
-    /// Transitions in the replay before the next batch
+    /// Transitions that the replay must hold before the learner samples
     #[arg(long, value_name = "ITEMS")]
     min_size: Option<String>,
-    /// Transitions kept, by all shards together
+    /// Transitions kept, all shards together
     #[arg(long, value_name = "ITEMS")]
     capacity: Option<String>,
-    /// α: priorities are raised to this power
+    /// α_IS: priorities are raised to this power
     #[arg(long, value_name = "ALPHA")]
     priority_exponent: Option<String>,
-    /// Go on without these shards, which are lost for good: numbers from 0 with commas between, or none to go on with all,
-    /// each as soon as it answers
+    /// Continue without these shards, because they are lost for good: comma-separated numbers from 0. Or none: use every shard
+    /// again as soon as it responds
     #[arg(long, value_name = "NUMBERS")]
     without_shards: Option<String>,
     #[command(flatten)]
@@ -45,7 +47,7 @@ const EXAMPLES: &str = "\
 Examples:
   quiver adjust pong-ver-seed0 --samples-per-insert 4
   quiver adjust 127.0.0.1:7000 --capacity 2M --priority-exponent 0.6
-  quiver adjust pong-ver-seed0 --without-shards 1     do not wait for shard 1 any more";
+  quiver adjust pong-ver-seed0 --without-shards 1     stop waiting for shard 1";
 
 impl Adjust {
     pub fn run(&self) -> anyhow::Result<()> {
@@ -60,12 +62,12 @@ impl Adjust {
             given.into_iter().filter_map(|(key, text)| Some((key.to_owned(), text.clone()?))).collect();
         if settings.is_empty() {
             bail!(
-                "say what to change: --samples-per-insert, --min-size, --capacity, --priority-exponent or --without-shards"
+                "nothing to change: give --samples-per-insert, --min-size, --capacity, --priority-exponent or --without-shards"
             );
         }
-        let learner: Address = match processes::addresses(&self.whose, "learner")?.as_slice() {
+        let learner: Address = match processes::addresses(&self.target, "learner")?.as_slice() {
             [learner] => learner.clone(),
-            _ => bail!("{} has no learner that runs", self.whose),
+            _ => bail!("{} has no running learner", self.target),
         };
         let mut changed: Vec<String> = settings.iter().map(|(key, text)| format!("{key} = {text}")).collect();
         changed.sort();
@@ -75,7 +77,13 @@ impl Adjust {
             let mut client = LearnerClient::new(credentials.channel(Role::Learner, &learner));
             client.adjust(v1::AdjustRequest { settings }).await
         });
-        reply.map_err(|status| anyhow!("{learner}: {}", credentials.describe(&learner, &status)))?;
-        say(&format!("from now on: {}", changed.join(", ")))
+        reply.map_err(|status| match status.code() {
+            // A shard speaks gRPC as well, but it has no such method, and its answer carries no text.
+            Code::Unimplemented => anyhow!(
+                "{learner} is not a learner's address: name the run, or the address that its learner listens on"
+            ),
+            _ => anyhow!("{learner}: {}", credentials.describe(&learner, &status)),
+        })?;
+        print_line(&format!("changed: {}", changed.join(", ")))
     }
 }

@@ -1,18 +1,18 @@
-//! `quiver evaluate` and `quiver play`: what a trained agent does.
+//! `quiver evaluate` and `quiver play`: play games with a run's weights.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::{Args, value_parser};
 use run::checkpoint::Checkpoint;
-use run::directory::{DirectoryError, checkpoints};
-use run::order::{Agent, Order};
+use run::command::{Command, TrainedAgent};
+use run::directory::{RunDirError, checkpoints};
 use settings::choices::{Device, EvaluationPolicy};
 use settings::resolve::Resolved;
 
 use crate::{runs, torch, train};
 
-/// Play whole games with a run's weights: mean, standard error and every score
+/// Play whole games with a run's weights and print the mean score, its standard error and every score
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -21,20 +21,20 @@ Examples:
 pub struct Evaluate {
     #[command(flatten)]
     player: Player,
-    /// How many games
+    /// Number of games
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = value_parser!(u32).range(1..=1_000_000))]
     episodes: u32,
-    /// Print JSON
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Play one game with a run's weights and keep it as a video
+/// Play one game with a run's weights and save it as a video
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  quiver play pong-ver-seed0 --video pong.mp4     needs ffmpeg; without it PNG frames are kept
-  quiver play pong-ver-seed0 --video pong.gif     needs nothing
+  quiver play pong-ver-seed0 --video pong.mp4     needs ffmpeg; without it PNG frames are saved
+  quiver play pong-ver-seed0 --video pong.gif     needs no other program
   quiver play pong-ver-seed0 --video frames/      PNG frames in a directory")]
 pub struct Play {
     #[command(flatten)]
@@ -42,25 +42,25 @@ pub struct Play {
     /// A file ending in .mp4 or .gif, or a directory for PNG frames
     #[arg(long, value_name = "FILE|DIR")]
     video: PathBuf,
-    /// Stop after this many decisions [default: the whole game]
+    /// Stop after this many agent steps [default: play the whole game]
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     steps_max: Option<u64>,
 }
 
 #[derive(Args)]
 struct Player {
-    /// Which run: its directory, or its name below runs/
+    /// The run: its directory, or its name below runs/
     run: PathBuf,
-    /// Which weights: final, best or a checkpoint's number [default: the first of final, best, newest]
+    /// The checkpoint whose weights play: final, best or a number [default: the first that exists of final, best, newest]
     #[arg(long, value_name = "NAME")]
     checkpoint: Option<String>,
-    /// How actions are picked: stochastic or greedy [default: the run's evaluation_policy]
+    /// How actions are chosen: stochastic or greedy [default: the run's evaluation_policy]
     #[arg(long)]
     policy: Option<EvaluationPolicy>,
-    /// Seed of the games played
+    /// Seed of the games
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// auto, cpu, cuda or cuda:N [default: the run's device]
+    /// Device of the network: auto, cpu, cuda or cuda:N [default: the run's device]
     #[arg(long)]
     device: Option<Device>,
 }
@@ -68,7 +68,7 @@ struct Player {
 impl Evaluate {
     pub fn run(&self) -> anyhow::Result<()> {
         let (agent, _) = self.player.agent()?;
-        torch::hand_over(&Order::Evaluate { agent, episodes: self.episodes, json: self.json })
+        torch::hand_over(&Command::Evaluate { agent, episodes: self.episodes, json: self.json })
     }
 }
 
@@ -78,19 +78,24 @@ impl Play {
         check_video(&self.video)?;
         let whole_game = u64::from(settings.time_limit_frames.div_ceil(settings.frame_skip));
         let steps_max = self.steps_max.unwrap_or(whole_game);
-        torch::hand_over(&Order::Play { agent, video: self.video.clone(), steps_max })
+        torch::hand_over(&Command::Play { agent, video: self.video.clone(), steps_max })
     }
 }
 
 impl Player {
-    /// The agent, after all that can go wrong without its network has not.
-    fn agent(&self) -> anyhow::Result<(Agent, Resolved)> {
+    /// The agent to load, after every check that needs no network: run, checkpoint, ROM.
+    fn agent(&self) -> anyhow::Result<(TrainedAgent, Resolved)> {
         let (run, resolved) = runs::open(&self.run)?;
         Checkpoint::find(&checkpoints(&run), self.checkpoint.as_deref())?;
         train::check_game(&resolved)?;
         let Self { checkpoint, policy, seed, device, .. } = self;
-        let agent =
-            Agent { run, checkpoint: checkpoint.clone(), policy: *policy, device: *device, seed: *seed };
+        let agent = TrainedAgent {
+            run,
+            checkpoint: checkpoint.clone(),
+            policy: *policy,
+            device: *device,
+            seed: *seed,
+        };
         Ok((agent, resolved))
     }
 }
@@ -104,7 +109,7 @@ fn check_video(video: &Path) -> anyhow::Result<()> {
         Some(other) => bail!("can't write a .{other} video: use .mp4, .gif, or a directory for PNG frames"),
     };
     match runs::check_writable(folder) {
-        Err(DirectoryError::Io { error, .. }) => {
+        Err(RunDirError::Io { error, .. }) => {
             bail!("can't write {}: {error}; choose another --video", video.display())
         }
         other => Ok(other?),

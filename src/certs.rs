@@ -1,81 +1,81 @@
-//! `quiver certs`: what the processes of a cluster show to each other; and the flag by which commands show theirs.
+//! `quiver certs`: makes the certificates and tokens of a cluster; and the `--secrets` flag of the commands that use them.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use rpc::channel::Credentials;
 use rpc::secrets::SecretsError;
-use rpc::secrets::make::{Made, Order, make};
+use rpc::secrets::make::{Made, SecretsRequest, make};
 
-use crate::output::say;
+use crate::output::print_line;
 
-/// Make an authority, certificates and tokens, so that a cluster on several machines can be secure
+/// Make a certificate authority, certificates and tokens for a cluster on several machines
 ///
-/// Each process gets a folder of its own, with --secrets: nothing in it is of use to pretend to be someone else. Connections
-/// between machines are then TLS, and everyone may do only what its role is for. Run it again on the same folder to renew:
-/// whatever lasts is kept, hosts are added, and certificates that end within 30 days are made anew.
+/// Creates one folder per role. Give each process its folder with --secrets: connections between machines then use TLS, and
+/// a caller may use only the methods of its role. A leaked folder impersonates no other role. Run the command again on the
+/// same folder to renew: it keeps what is still valid, adds hosts, and replaces certificates that expire within 30 days.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Certs {
-    /// Where the folders go: authority, replay, learner, actor, admin, client
+    /// Parent of the folders to create: authority, replay, learner, actor, admin, client
     #[arg(long, value_name = "DIR", default_value = "secrets")]
     out: PathBuf,
-    /// A further name or address of shards and learner, for clients of other makers, which look at it; once for each. Ours
-    /// ask whether it is a shard or a learner, wherever it is
+    /// Another host name or IP address of shards and learner, for third-party clients that verify it; repeat for each. Quiver's
+    /// own programs verify the server's role instead of its host name
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
-    /// How long certificates last
+    /// Validity of certificates in days
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=7300))]
     days: u32,
-    /// Callers show certificates instead of tokens. It stays so until --tokens
+    /// Callers authenticate with certificates (mutual TLS) instead of tokens. Stays in force until --tokens
     #[arg(long, conflicts_with = "tokens")]
     mutual: bool,
-    /// Callers show tokens, as at first
+    /// Callers authenticate with tokens (the default)
     #[arg(long)]
     tokens: bool,
-    /// Make certificates anew although they last. Tokens are kept; to replace one, delete its file first
+    /// Replace certificates that are still valid. Tokens are kept; to replace a token, delete its file first
     #[arg(long)]
     renew: bool,
 }
 
 const EXAMPLES: &str = "\
 Example:
-  quiver certs                                        then copy each folder to where it is used:
+  quiver certs                                        then copy each folder to the machines that use it:
   quiver-replay-server --listen 0.0.0.0:7701 --secrets secrets/replay --data-dir /data/replay
   quiver-learner --listen 0.0.0.0:7700 --secrets secrets/learner --shard replay-1:7701 --config ... --run-dir ...
   quiver-actor --learner trainer:7700 --secrets secrets/actor
   quiver inspect replay-1:7701 --secrets secrets/admin
 
-Keep secrets/authority away from all of them: whoever has it can be anyone.";
+Keep secrets/authority off these machines: its key can issue a certificate for any role.";
 
 impl Certs {
     pub fn run(&self) -> anyhow::Result<()> {
         let (hosts, days) = (self.hosts.clone(), self.days);
         let mutual = (self.mutual || self.tokens).then_some(self.mutual);
-        let made = make(&self.out, &Order { hosts, days, mutual, renew: self.renew })?;
+        let made = make(&self.out, &SecretsRequest { hosts, days, mutual, renew: self.renew })?;
         let out = self.out.display();
-        say(&match made {
+        print_line(&match made {
             Made::New => {
                 format!(
-                    "made {out}/{{replay,learner,actor,admin,client}}, for --secrets, and {out}/authority, to be kept away"
+                    "created {out}/{{replay,learner,actor,admin,client}} for --secrets, and {out}/authority; keep the authority offline"
                 )
             }
             Made::Renewed => {
                 format!(
-                    "made new certificates in {out}: copy the folders again, and start everyone who has the old ones anew"
+                    "created new certificates in {out}: copy the folders to their machines again and restart the processes that use them"
                 )
             }
             Made::Kept { days } => {
-                format!("{out} is good for {days} more days; --renew makes new certificates all the same")
+                format!("{out} is valid for {days} more days; --renew replaces the certificates anyway")
             }
         })
     }
 }
 
-/// What a command shows to a cluster.
+/// The credentials of a command.
 #[derive(Args, Clone, Debug)]
 pub struct SecretsArgs {
-    /// For a cluster with secrets: the folder of your own ('quiver certs' makes it: admin)
+    /// Folder with your credentials, for a cluster that requires them ('quiver certs' creates it: admin)
     #[arg(long, value_name = "DIR", env = "QUIVER_SECRETS", hide_env_values = true)]
     secrets: Option<PathBuf>,
 }

@@ -1,17 +1,17 @@
-//! `quiver train` without `--lockstep`: a cluster of processes on one machine, started and watched.
+//! `quiver train` without `--lockstep`: starts and supervises a cluster of processes on one machine.
 //!
-//! The story is [`train`]: the learner is started first; it makes the run's directory and says that it is ready; shards,
-//! which keep their data there, actors and the evaluator follow. Then [`Cluster::watch`] shows what the learner tells and starts again
-//! whoever dies ([`mod@fate`] decides), until the learner has finished, someone asks to stop, or something can't be mended.
-//! Then [`closing`] ends all children, the learner first, because it writes the checkpoint.
+//! [`train`] starts the learner first. The learner creates the run directory and reports that it is ready. Then the shards,
+//! which keep their data in that directory, the actors and the evaluator start. [`Cluster::watch`] displays the learner's
+//! events and restarts processes that die ([`restart`] decides), until the learner has finished, the user asks to stop, or a
+//! process fails for good. Then [`closing`] ends all children, the learner first, because it writes the checkpoint.
 //!
-//! One thread looks at everything a few times a second; others only read pipes. Nothing here knows gRPC or networks.
+//! One thread polls everything several times a second; other threads only read pipes. Nothing here knows gRPC or networks.
 
 mod child;
 mod closing;
-mod fate;
 mod log;
 mod plan;
+mod restart;
 mod roster;
 mod signals;
 mod sockets;
@@ -25,37 +25,39 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use run::adjusted::{self, Changes};
-use run::event::{Event, Outcome};
-use run::progress::Progress;
+use run::event::{Event, RunOutcome};
+use run::progress::ProgressDisplay;
 use settings::Resolved;
 
 use crate::output::one_line;
 use crate::torch;
-use child::{Child, Death};
-use fate::{FAILURES_MAX, Fate, Role, fate, ordinal};
+use child::{Child, ChildExit};
 use plan::Programs;
+use restart::{ChildRole, FAILURES_MAX, RestartDecision, ordinal, restart_decision};
 use roster::Roster;
 use signals::Signals;
 use sockets::Sockets;
 
-/// How often children are looked at; also the longest that a signal waits.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How often the list of processes is brought up to date although nobody came or went.
+/// Interval at which children are polled; also the longest delay of a signal.
+const POLL_EVERY: Duration = Duration::from_millis(50);
+/// Interval at which `processes.json` is updated when no process has started or ended.
 const ROSTER_EVERY: Duration = Duration::from_millis(500);
-/// How long a player that ended by itself is waited with: the news that the run is over may come after it.
-const NEWS_WAIT: Duration = Duration::from_secs(1);
-/// The same when all frames are played.
-const LAST_NEWS_WAIT: Duration = Duration::from_secs(5);
-/// Events that wait to be shown; beyond that the learner waits.
+/// Delay before a player that exited with code 0 is restarted. It may have exited because the run is over, and the learner's
+/// event may arrive later.
+const EVENT_WAIT: Duration = Duration::from_secs(1);
+/// The same delay once all frames are played.
+const LAST_EVENT_WAIT: Duration = Duration::from_secs(5);
+/// Capacity of the event channel; when it is full, the learner blocks.
 const EVENTS_MAX: usize = 256;
 
-/// Trains a new run in `run`, or goes on with the one that is there. Its page is at `page`, or at a free port.
+/// Trains a new run in `run`, or resumes the run there. The live page is at `page`, or at a free port.
 ///
-/// `said` is kept as changed once the run is ours. With a lifeline, the end of standard input is a wish to stop.
+/// `overrides` are saved as adjusted settings once this process holds the run. With `lifeline`, the end of stdin stops the
+/// run like Ctrl-C.
 pub fn train(
     run: &Path,
     resolved: &Resolved,
-    said: &Changes,
+    overrides: &Changes,
     page: Option<SocketAddr>,
     lifeline: bool,
 ) -> anyhow::Result<ExitCode> {
@@ -63,14 +65,14 @@ pub fn train(
     torch::probe()?;
     let signals = Signals::catch().context("can't catch Ctrl-C")?;
     if lifeline {
-        signals.heed_input();
+        signals.stop_on_stdin_end();
     }
     let sockets = Sockets::open(run, &plan::socket_names(&resolved.settings))?;
-    if !said.is_empty() {
-        adjusted::keep(run, said)?;
+    if !overrides.is_empty() {
+        adjusted::save(run, overrides)?;
     }
     fs::write(sockets.config(), resolved.to_toml(true))
-        .with_context(|| format!("can't write {}; free some space", sockets.config().display()))?;
+        .with_context(|| format!("can't write {}; free space on its disk", sockets.config().display()))?;
     let plans = plan::cluster(&programs, &sockets, run, &resolved.settings, page);
     let (sender, events) = sync_channel(EVENTS_MAX);
     let mut cluster = Cluster {
@@ -81,7 +83,7 @@ pub fn train(
         events,
         signals,
         asked: false,
-        progress: Progress::new(resolved),
+        progress: ProgressDisplay::new(resolved),
         page: None,
         roster: None,
         roster_due: Instant::now(),
@@ -92,7 +94,7 @@ pub fn train(
     cluster.close(ending)
 }
 
-/// The processes and all that is known of them. Whatever way this is dropped, the children are gone, then the sockets.
+/// The child processes and their state. Dropping it ends the children first, then deletes the sockets.
 struct Cluster<'a> {
     run: &'a Path,
     resolved: &'a Resolved,
@@ -100,15 +102,15 @@ struct Cluster<'a> {
     sender: SyncSender<Event>,
     events: Receiver<Event>,
     signals: Signals,
-    /// Whether someone has asked to stop.
+    /// Whether the user has asked to stop.
     asked: bool,
-    progress: Progress,
-    /// Where the page was last said to be.
+    progress: ProgressDisplay,
+    /// The page's address as announced last.
     page: Option<String>,
-    /// There once the learner has made the run's directory.
+    /// Set once the learner has created the run directory.
     roster: Option<Roster>,
     roster_due: Instant,
-    /// As the learner last told.
+    /// As the learner last reported.
     frames: u64,
     sockets: Sockets,
 }
@@ -116,22 +118,22 @@ struct Cluster<'a> {
 /// Why a cluster ends.
 #[derive(Debug)]
 enum Ending {
-    /// The learner has all the frames it wanted.
-    Finished(Outcome),
-    /// The learner has stopped, on request, with a checkpoint.
+    /// The learner has reached the frame budget.
+    Finished(RunOutcome),
+    /// The learner has stopped on request, with a checkpoint.
     Stopped,
-    /// Someone pressed Ctrl-C.
+    /// The user pressed Ctrl-C.
     Asked,
-    /// Something that a new start does not mend.
+    /// An error that a restart does not fix.
     Failed(String),
 }
 
 impl Cluster<'_> {
-    /// Starts everyone and looks after them until there is a reason to end.
+    /// Starts all processes and supervises them until there is a reason to end.
     fn watch(&mut self) -> Ending {
-        self.progress.note("starting the learner");
+        self.progress.set_status("starting the learner");
         let now = Instant::now();
-        for child in self.children.iter_mut().filter(|child| child.role() == Role::Learner) {
+        for child in self.children.iter_mut().filter(|child| child.role() == ChildRole::Learner) {
             child.due = Some(now);
         }
         loop {
@@ -139,16 +141,16 @@ impl Cluster<'_> {
                 self.asked = true;
                 return Ending::Asked;
             }
-            if let Some(ending) = self.start_due().or_else(|| self.listen()).or_else(|| self.bury()) {
+            if let Some(ending) = self.start_due().or_else(|| self.poll_events()).or_else(|| self.reap()) {
                 return ending;
             }
             if Instant::now() >= self.roster_due {
-                self.call_roll();
+                self.update_roster();
             }
         }
     }
 
-    /// Starts who is due.
+    /// Starts the children that are due.
     fn start_due(&mut self) -> Option<Ending> {
         let now = Instant::now();
         for index in 0..self.children.len() {
@@ -156,13 +158,13 @@ impl Cluster<'_> {
             if child.due.is_none_or(|due| due > now) {
                 continue;
             }
-            if child.rests {
-                self.progress.say(&format!("{} ended early; {}", child.name(), again(child)));
+            if child.exited_early {
+                self.progress.print_line(&format!("{} exited early; {}", child.name(), restarting(child)));
             }
             self.roster_due = now;
-            if let Err(end) = child.start(&self.sockets, &self.sender) {
-                let death = Death { end, lived: Duration::ZERO };
-                if let Some(ending) = self.died(index, &death) {
+            if let Err(exit) = child.start(&self.sockets, &self.sender) {
+                let ended = ChildExit { exit, uptime: Duration::ZERO };
+                if let Some(ending) = self.exited(index, &ended) {
                     return Some(ending);
                 }
             }
@@ -170,16 +172,16 @@ impl Cluster<'_> {
         None
     }
 
-    /// Whether all frames are played, so that players end by themselves.
+    /// Whether all frames are played. Players then exit by themselves.
     fn is_over(&self) -> bool {
         self.frames >= self.resolved.settings.frames.0
     }
 
-    /// Shows what the learner tells; waits for it a little.
-    fn listen(&mut self) -> Option<Ending> {
-        let mut next = self.events.recv_timeout(LOOK_EVERY).ok();
+    /// Handles the learner's events; blocks for at most [`POLL_EVERY`].
+    fn poll_events(&mut self) -> Option<Ending> {
+        let mut next = self.events.recv_timeout(POLL_EVERY).ok();
         while let Some(event) = next {
-            if let Some(ending) = self.heard(event) {
+            if let Some(ending) = self.handle(event) {
                 return Some(ending);
             }
             next = self.events.try_recv().ok();
@@ -187,7 +189,7 @@ impl Cluster<'_> {
         None
     }
 
-    fn heard(&mut self, event: Event) -> Option<Ending> {
+    fn handle(&mut self, event: Event) -> Option<Ending> {
         match event {
             Event::Ready { frames, .. } => self.ready(frames),
             Event::Progress(progress) => {
@@ -195,7 +197,7 @@ impl Cluster<'_> {
                 self.progress.show(&progress);
             }
             Event::Evaluation(evaluation) => self.progress.evaluated(&evaluation),
-            Event::Note { text } => self.progress.say(&one_line(&text)),
+            Event::Note { text } => self.progress.print_line(&one_line(&text)),
             Event::Stopped { frames } => {
                 self.frames = frames;
                 return Some(Ending::Stopped);
@@ -205,16 +207,16 @@ impl Cluster<'_> {
         None
     }
 
-    /// The learner is there, for the first time or again.
+    /// The learner is ready, for the first time or after a restart.
     fn ready(&mut self, frames: u64) {
         self.frames = frames;
         if self.roster.is_none() {
             self.begin(frames);
         }
-        self.point_out_page();
+        self.announce_page();
     }
 
-    /// There is a directory: the others can be started.
+    /// The run directory exists: schedules the start of all other children.
     fn begin(&mut self, frames: u64) {
         self.progress.begin(self.resolved, self.run, frames);
         self.roster = Some(Roster::new(self.run));
@@ -225,74 +227,75 @@ impl Cluster<'_> {
         };
         if let Err(error) = open() {
             let logs = logs.display();
-            self.progress.say(&format!("can't write to {logs}: {error}; training goes on without logs"));
+            self.progress
+                .print_line(&format!("can't write to {logs}: {error}; training continues without logs"));
         }
         let now = Instant::now();
-        for child in self.children.iter_mut().filter(|child| child.role() != Role::Learner) {
+        for child in self.children.iter_mut().filter(|child| child.role() != ChildRole::Learner) {
             child.due = Some(now);
         }
     }
 
-    /// Says where the page is, unless that is known.
-    fn point_out_page(&mut self) {
-        let learner = self.children.iter().find(|child| child.role() == Role::Learner);
+    /// Prints the live page's address when it is new.
+    fn announce_page(&mut self) {
+        let learner = self.children.iter().find(|child| child.role() == ChildRole::Learner);
         let page = learner.and_then(|learner| roster::metrics(&self.sockets.status(learner.name())));
         if let Some(page) = page.filter(|page| self.page.as_ref() != Some(page)) {
-            self.progress.say(&format!("watch it at {page}/"));
+            self.progress.print_line(&format!("live page: {page}/"));
             self.page = Some(page);
         }
     }
 
-    /// Finds out who has ended.
-    fn bury(&mut self) -> Option<Ending> {
+    /// Reaps children that have exited.
+    fn reap(&mut self) -> Option<Ending> {
         for index in 0..self.children.len() {
-            let Some(death) = self.children[index].look() else { continue };
-            // What was said before the end counts before it.
+            let Some(ended) = self.children[index].poll() else { continue };
+            // Events that the learner sent before the exit take precedence over the exit.
             while let Ok(event) = self.events.try_recv() {
-                if let Some(ending) = self.heard(event) {
+                if let Some(ending) = self.handle(event) {
                     return Some(ending);
                 }
             }
-            if let Some(ending) = self.died(index, &death) {
+            if let Some(ending) = self.exited(index, &ended) {
                 return Some(ending);
             }
         }
         None
     }
 
-    /// Decides what follows from an unexpected end, and says so.
-    fn died(&mut self, index: usize, death: &Death) -> Option<Ending> {
+    /// Decides what follows from a child's unexpected exit, and reports it.
+    fn exited(&mut self, index: usize, ended: &ChildExit) -> Option<Ending> {
         let now = Instant::now();
         self.roster_due = now;
-        // The end of the run is about to be told, unless it was the evaluator and its games are still wanted.
-        let news_wait = if self.is_over() { LAST_NEWS_WAIT } else { NEWS_WAIT };
+        // A player may exit because the run is over. Give the learner's final event time to arrive before restarting it.
+        let event_wait = if self.is_over() { LAST_EVENT_WAIT } else { EVENT_WAIT };
         let child = &mut self.children[index];
-        let fate = fate(child.role(), &death.end);
-        let wait = child.patience.after(&death.end, death.lived);
-        let told = told(child, death);
-        match (fate, wait) {
-            (Fate::Fatal, _) => return Some(self.failed(index, death)),
+        let decision = restart_decision(child.role(), &ended.exit);
+        let wait = child.restart_policy.after(&ended.exit, ended.uptime);
+        let description = describe(child, ended);
+        match (decision, wait) {
+            (RestartDecision::Fatal, _) => return Some(self.failed(index, ended)),
             (_, None) => {
-                let what = format!("{told}, {FAILURES_MAX} times in a row at its start");
+                let what = format!("{description}, {FAILURES_MAX} times in a row shortly after its start");
                 return Some(Ending::Failed(what + &self.see_log(index)));
             }
-            (Fate::Again, Some(wait)) => {
+            (RestartDecision::Again, Some(wait)) => {
                 child.due = Some(now + wait);
-                self.progress.say(&format!("{told}; {}", again(child)));
+                self.progress.print_line(&format!("{description}; {}", restarting(child)));
             }
-            (Fate::AgainUnlessOver, Some(wait)) => {
-                (child.due, child.rests) = (Some(now + wait.max(news_wait)), true);
+            (RestartDecision::AgainUnlessOver, Some(wait)) => {
+                (child.due, child.exited_early) = (Some(now + wait.max(event_wait)), true);
             }
         }
         None
     }
 
-    /// The error that a child gave as its reason, or as much as is known of it.
-    fn failed(&self, index: usize, death: &Death) -> Ending {
+    /// The error that a child printed before it exited, or else how it exited.
+    fn failed(&self, index: usize, ended: &ChildExit) -> Ending {
         let child = &self.children[index];
         Ending::Failed(child.reason().unwrap_or_else(|| {
             let last = child.last_line().map(|line| format!(" ({line})")).unwrap_or_default();
-            format!("{}{last}{}", told(child, death), self.see_log(index))
+            format!("{}{last}{}", describe(child, ended), self.see_log(index))
         }))
     }
 
@@ -301,8 +304,8 @@ impl Cluster<'_> {
         if path.is_file() { format!("; see {}", path.display()) } else { String::new() }
     }
 
-    /// Brings the list of processes up to date.
-    fn call_roll(&mut self) {
+    /// Updates `processes.json`.
+    fn update_roster(&mut self) {
         self.roster_due = Instant::now() + ROSTER_EVERY;
         if let Some(roster) = &mut self.roster {
             roster.update(&self.children, &self.sockets);
@@ -310,12 +313,12 @@ impl Cluster<'_> {
     }
 }
 
-/// `actor-1 ended with exit code 1 (no such game)`.
-fn told(child: &Child, death: &Death) -> String {
+/// `actor-1 exited with code 1 (no such game)`.
+fn describe(child: &Child, ended: &ChildExit) -> String {
     let reason = child.reason().map(|reason| format!(" ({reason})")).unwrap_or_default();
-    format!("{} {}{reason}", child.name(), death.end)
+    format!("{} {}{reason}", child.name(), ended.exit)
 }
 
-fn again(child: &Child) -> String {
-    format!("starting it again ({} time)", ordinal(child.starts))
+fn restarting(child: &Child) -> String {
+    format!("restarting it ({} time)", ordinal(child.starts))
 }

@@ -1,15 +1,30 @@
-//! `quiver config`: which settings would be in force, and which presets there are.
+//! `quiver config`: prints resolved settings, presets, and the configuration reference.
 
 use clap::{Args, Subcommand};
 use settings::presets::{self, PRESETS};
+use settings::{SETTINGS, Settings};
 
-use crate::output::say;
+use crate::output::print_line;
 use crate::sources::Sources;
+
+/// The head of `quiver config reference`.
+const REFERENCE_HEAD: &str = "\
+# Configuration reference
+
+`quiver config reference` generates this page; a test compares the two.
+
+Every setting is a flag of `quiver train` (`--batch-size 64`), a key of a TOML file (`batch_size = 64`, with `--config FILE`)
+and an environment variable (`QUIVER_BATCH_SIZE=64`). The order of precedence is preset, file, variables, flags: later wins. An
+unknown name is an error that suggests the nearest known one. `quiver config show GAME --explain` prints the settings in
+force.
+
+The default is preset `paper-atari`. The last column lists presets with another value.
+";
 
 /// The game whose settings are shown when the user names neither a game nor a preset.
 const EXAMPLE_GAME: &str = "pong";
 
-/// Show settings and presets
+/// Print settings and presets
 #[derive(Args)]
 pub struct Config {
     #[command(subcommand)]
@@ -18,7 +33,7 @@ pub struct Config {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Print the settings that 'quiver train' would use, as a file for --config
+    /// Print the settings that 'quiver train' would use, as a TOML file for --config
     #[command(after_help = "\
 Examples:
   quiver config show pong --preset quick --explain
@@ -26,15 +41,17 @@ Examples:
     Show(Show),
     /// List the presets and how each differs from paper-atari
     Presets,
+    /// Print every setting with its default in each preset, as the Markdown of docs/configuration.md
+    Reference,
 }
 
 #[derive(Args)]
 struct Show {
-    /// Which game [default: the file's, else one that the preset is for]
+    /// The game ('quiver games' lists them) [default: the file's, else an example game of the preset]
     game: Option<String>,
     #[command(flatten)]
     sources: Sources,
-    /// Say what each setting means
+    /// Add the meaning of each setting as a comment
     #[arg(long)]
     explain: bool,
 }
@@ -43,7 +60,8 @@ impl Config {
     pub fn run(&self) -> anyhow::Result<()> {
         match &self.command {
             Command::Show(show) => show.run(),
-            Command::Presets => say(list_presets().trim_end()),
+            Command::Presets => print_line(list_presets().trim_end()),
+            Command::Reference => print_line(reference().trim_end()),
         }
     }
 }
@@ -54,7 +72,7 @@ impl Show {
         let preset = layers.preset.and_then(|name| presets::find(name).ok());
         let example = preset.map_or(EXAMPLE_GAME, |preset| preset.example_game);
         let game = self.game.as_deref().or(layers.file.is_none().then_some(example));
-        say(layers.resolve(game)?.to_toml(self.explain).trim_end())
+        print_line(layers.resolve(game)?.to_toml(self.explain).trim_end())
     }
 }
 
@@ -66,6 +84,33 @@ fn list_presets() -> String {
             out += &format!("    {key} = {text}\n");
         }
         out.push('\n');
+    }
+    out
+}
+
+/// The configuration reference: a table for each group of settings.
+fn reference() -> String {
+    let mut out = REFERENCE_HEAD.to_owned();
+    let paper = Settings::paper();
+    let presets: Vec<_> = PRESETS.iter().map(|preset| (preset.name, preset.settings())).collect();
+    let mut group = "";
+    for setting in SETTINGS {
+        if setting.group != group {
+            group = setting.group;
+            out += &format!(
+                "\n## {group}\n\n| setting | default | meaning | other presets |\n|---|---|---|---|\n"
+            );
+        }
+        let key = setting.key;
+        let default = paper.get(key).unwrap_or_default();
+        let differing = presets.iter().filter_map(|(preset, settings)| {
+            let value = settings.get(key).filter(|value| *value != default)?;
+            Some(format!("{preset}: `{value}`"))
+        });
+        let differing = differing.collect::<Vec<_>>().join(", ");
+        // A bar would end the table's cell.
+        let meaning = setting.help().replace('|', "\\|");
+        out += &format!("| `{key}` | `{default}` | {meaning} | {differing} |\n");
     }
     out
 }

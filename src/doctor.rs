@@ -1,4 +1,4 @@
-//! `quiver doctor`: whether everything is there, and how to mend what is not.
+//! `quiver doctor`: checks the installation and the machine, and prints a remedy for each problem.
 
 mod machine;
 mod roms;
@@ -9,26 +9,26 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::Args;
 
-use crate::output::say;
+use crate::output::print_line;
 use crate::torch::Probed;
 use crate::{programs, runs, torch};
 
-/// Check libtorch, ROMs, disk and memory, and say how to mend what is wrong
+/// Check programs, libtorch, ROMs, disk and memory, and print a remedy for each problem
 #[derive(Args)]
 pub struct Doctor {
-    /// Where runs are to go
+    /// Directory for runs
     #[arg(long, value_name = "DIR", default_value = runs::RUNS)]
     run_dir: PathBuf,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, PartialEq)]
 enum Finding {
-    /// All is well.
+    /// No problem.
     Good(String),
-    /// Training works, something else will not or may not.
+    /// Training works; something else does not, or may not.
     Poor(String),
-    /// Training can't work: what, and how to mend it.
+    /// Training cannot work: the problem and its remedy.
     Broken(String),
 }
 
@@ -52,12 +52,12 @@ impl Doctor {
         for (name, check) in checks {
             let finding = check();
             broken += usize::from(matches!(finding, Broken(_)));
-            say(&line(name, &finding))?;
+            print_line(&line(name, &finding))?;
         }
         match broken {
-            0 => say("\nready: try 'quiver train cartpole'"),
-            1 => bail!("one thing needs mending: see the line marked ✗"),
-            _ => bail!("{broken} things need mending: see the lines marked ✗"),
+            0 => print_line("\nno problems found: try 'quiver train cartpole'"),
+            1 => bail!("1 check failed: see the line marked ✗"),
+            _ => bail!("{broken} checks failed: see the lines marked ✗"),
         }
     }
 }
@@ -85,14 +85,14 @@ fn program() -> Finding {
 
 fn libtorch() -> Finding {
     if programs::find(programs::LOCKSTEP).is_err() {
-        return Poor(format!("can't be checked without {}", programs::LOCKSTEP));
+        return Poor(format!("not checked: {} is missing", programs::LOCKSTEP));
     }
     match torch::probe() {
         Ok(Probed { works: true, gpus: 0 }) => Good("works on the CPU; no GPU found".into()),
         Ok(Probed { works: true, gpus: 1 }) => Good("works on the CPU and one GPU".into()),
         Ok(Probed { works: true, gpus }) => Good(format!("works on the CPU and {gpus} GPUs")),
         Ok(Probed { works: false, .. }) => {
-            Broken("loads but can't add: run `make setup`, then `make build`".into())
+            Broken("loads but computes a wrong sum: run `make setup`, then `make build`".into())
         }
         Err(error) => Broken(format!("{error:#}")),
     }
@@ -100,7 +100,7 @@ fn libtorch() -> Finding {
 
 fn run_directory(path: &Path) -> Finding {
     match runs::check_writable(path) {
-        Ok(()) => Good(format!("{} can be written", path.display())),
+        Ok(()) => Good(format!("{} is writable", path.display())),
         Err(error) => Broken(error.to_string()),
     }
 }

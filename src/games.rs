@@ -1,40 +1,40 @@
-//! `quiver games`: what can be played.
+//! `quiver games`: lists the games.
 
 use std::io::{IsTerminal, stdout};
 
 use clap::Args;
 
-use crate::output::{remark, say};
+use crate::output::{print_line, print_note};
 
-/// List every game by name
+/// List all games
 #[derive(Args)]
 #[command(after_help = "\
-Case, dashes and underscores do not matter, and Gym's names are understood: MsPacman, ms-pacman and
-ALE/MsPacman-v5 are all ms_pacman.")]
+Names ignore case, dashes and underscores, and Gym's names are accepted: MsPacman, ms-pacman and
+ALE/MsPacman-v5 all mean ms_pacman.")]
 pub struct Games {}
 
-/// Width of a terminal that does not say how wide it is.
+/// Assumed width of a terminal that does not set COLUMNS.
 const COLUMNS: usize = 80;
 
 impl Games {
-    #[expect(clippy::unused_self, reason = "every command is run alike")]
+    #[expect(clippy::unused_self, reason = "every command has the same signature")]
     pub fn run(&self) -> anyhow::Result<()> {
         let games = envs::games();
         let roms = roms();
-        // As ls does: columns for people, a name per line for programs.
+        // Like ls: columns on a terminal, one name per line in a pipe.
         if stdout().is_terminal() {
             let width = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).unwrap_or(COLUMNS);
-            say(&in_columns(&games, width))?;
-            say(&format!("\n{roms}"))
+            print_line(&in_columns(&games, width))?;
+            print_line(&format!("\n{roms}"))
         } else {
-            say(&games.join("\n"))?;
-            remark(&roms);
+            print_line(&games.join("\n"))?;
+            print_note(&roms);
             Ok(())
         }
     }
 }
 
-/// How many ROMs are installed, where, and what to do about missing ones.
+/// How many ROMs are installed, where, and the remedy for missing ones.
 fn roms() -> String {
     let (folder, entries) = (envs::roms::directory(), envs::entries());
     let with_rom: Vec<_> = entries.iter().filter(|entry| entry.needs_rom).collect();
@@ -48,7 +48,7 @@ fn roms() -> String {
     format!("{games} games; {found} of {roms} ROMs found in {}{remedy}", folder.display())
 }
 
-/// Names down the columns, as many columns as fit.
+/// Names in column-major order, in as many columns as fit.
 fn in_columns(names: &[String], width: usize) -> String {
     let cell = names.iter().map(|name| name.len() + 2).max().unwrap_or(1);
     let columns = (width / cell).max(1);

@@ -1,9 +1,9 @@
-//! `quiver`: the one command a person types.
+//! `quiver`: the command-line program.
 //!
-//! It links no libtorch, so that a missing one is a clear error and not the loader's. It parses and checks all that
-//! can be checked before anything is written. Then it starts and watches a cluster of processes ([`cluster`]), or, for
-//! what one process with a network does, becomes its other half, `quiver-lockstep` or `quiver-paper` (see [`torch`]).
-//! Each command has a file of its own; [`sources`] is where settings come from.
+//! It does not link libtorch, so that a missing libtorch is a clear error instead of the dynamic loader's. It parses and
+//! checks everything that can be checked before it writes a file. Then it starts and supervises a cluster of processes
+//! ([`cluster`]), or, for work that needs a network in one process, replaces itself by `quiver-lockstep` or `quiver-paper`
+//! ([`torch`]). Each command has its own file; [`sources`] collects settings.
 #![forbid(unsafe_code)]
 
 mod adjust;
@@ -58,17 +58,17 @@ enum Command {
 
 const EXAMPLES: &str = "\
 Examples:
-  quiver doctor                              is everything there?
-  quiver train cartpole                      a first run, about a minute
-  quiver train pong --preset quick           Atari on two cores, a small cluster of processes
-  quiver train cartpole --lockstep           one process, bit for bit repeatable
-  quiver evaluate pong-ver-seed0 --episodes 30
-  quiver play pong-ver-seed0 --video pong.mp4
-  quiver plot pong-ver-seed0 pong-per-seed0
-  quiver paper all                           the paper's figures, beside what it claims
-  quiver inspect pong-ver-seed0 --watch      what is in the replay, and who waits for whom
+  quiver doctor                                       check the installation
+  quiver train cartpole                               a first run, about a minute
+  quiver train kung_fu_master --preset quick          a first Atari run, on two cores
+  quiver train cartpole --lockstep                    one process, bit-for-bit repeatable
+  quiver evaluate kung_fu_master-ver-seed0 --episodes 30
+  quiver play kung_fu_master-ver-seed0 --video game.gif
+  quiver plot cartpole-ver-seed0 cartpole-ver-seed1   learning curves of two runs
+  quiver inspect cartpole-ver-seed0 --watch           a running replay: contents and blocked callers
+  quiver paper all --quick                            the paper's figures, and its claims beside measured values
 
-A run is named by its directory, or by its name below runs/.";
+  A run is named by its directory, or by its name below runs/.";
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
@@ -93,7 +93,7 @@ fn main() -> ExitCode {
 }
 
 fn failed(error: &anyhow::Error) -> ExitCode {
-    output::complain(error);
+    output::print_error(error);
     ExitCode::FAILURE
 }
 

@@ -1,9 +1,9 @@
-//! What people see. A reader that has seen enough (`quiver games | head -1`) is no error.
+//! Output of the commands. A closed pipe (`quiver games | head -1`) is not an error.
 
 use std::io::{self, ErrorKind, Write};
 
-/// Writes text and a line end to standard output.
-pub fn say(text: &str) -> anyhow::Result<()> {
+/// Writes a line to standard output.
+pub fn print_line(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
@@ -11,17 +11,17 @@ pub fn say(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Writes a remark to standard error, where it stays out of pipes.
-pub fn remark(text: &str) {
+/// Writes a line to standard error, where it stays out of pipes.
+pub fn print_note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Writes an error as one line: causes after colons, no backtrace.
-pub fn complain(error: &anyhow::Error) {
-    remark(&format!("error: {}", one_line(&format!("{error:#}"))));
+pub fn print_error(error: &anyhow::Error) {
+    print_note(&format!("error: {}", one_line(&format!("{error:#}"))));
 }
 
-/// Joins lines, since an error may quote what a file or another program said.
+/// Joins lines: an error may quote a file or another program.
 pub fn one_line(text: &str) -> String {
     let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join(" ")

@@ -1,7 +1,7 @@
 //! `quiver plot`: learning curves of one or more runs as PNG and SVG.
 //!
-//! [`curve`] reads what a run recorded, [`figure`] says what is drawn, the `plot` crate draws it. Only evaluations are a curve: training scores come from
-//! an agent that explores, and are drawn faintly and only if asked for.
+//! [`curve`] reads the record of a run, [`figure`] composes the figure, and the `plot` crate draws it. The curve shows
+//! evaluations. Training scores come from an agent that explores; `--training` adds them as thin lines.
 
 mod curve;
 mod figure;
@@ -12,30 +12,30 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::Args;
 use run::curve::display_name;
-use run::directory::{DirectoryError, write_whole};
+use run::directory::{RunDirError, write_atomically};
 
-use crate::output::say;
+use crate::output::print_line;
 use crate::runs;
-use curve::{Curve, Recorded};
-use figure::Figure;
+use curve::{Recorded, RunCurve};
+use figure::CurveFigure;
 
-/// Draw learning curves of one or more runs, as PNG and SVG
+/// Draw the learning curves of one or more runs, as PNG and SVG
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   quiver plot pong-ver-seed0                                    runs/pong-ver-seed0/curve.{png,svg}
   quiver plot pong-{ver,per,uniform}-seed0 --out pong           pong.{png,svg}, three curves")]
 pub struct Plot {
-    /// Which runs: directories, or names below runs/
+    /// Runs: directories, or names below runs/
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// Where to, without .png or .svg [default: RUN/curve; for several runs, curves]
+    /// Path of the pictures without .png and .svg [default: RUN/curve; for several runs, curves]
     #[arg(long, value_name = "STEM")]
     out: Option<PathBuf>,
-    /// Above the picture [default: the game]
+    /// Title of the figure [default: the game]
     #[arg(long)]
     title: Option<String>,
-    /// Also draw the scores of training games, smoothed
+    /// Also draw the smoothed scores of training games
     #[arg(long)]
     training: bool,
 }
@@ -48,10 +48,10 @@ pub fn draw(run: &Path) -> anyhow::Result<()> {
 
 impl Plot {
     pub fn run(&self) -> anyhow::Result<()> {
-        self.draw()?.iter().try_for_each(|path| say(&path.display().to_string()))
+        self.draw()?.iter().try_for_each(|path| print_line(&path.display().to_string()))
     }
 
-    /// Draws, and says where.
+    /// Draws the figure and returns the paths of its files.
     fn draw(&self) -> anyhow::Result<Vec<PathBuf>> {
         let mut recorded = Vec::new();
         for name in &self.runs {
@@ -81,8 +81,8 @@ impl Plot {
     }
 }
 
-/// One picture of several runs. Baselines are of one run's settings, so they are shown when there is one run.
-fn compose(mut recorded: Vec<Recorded>, title: Option<&str>) -> Figure {
+/// One figure of several runs. Baselines depend on a run's settings, so only a figure of one run shows them.
+fn compose(mut recorded: Vec<Recorded>, title: Option<&str>) -> CurveFigure {
     let games: BTreeSet<_> = recorded.iter().map(|run| display_name(&run.game)).collect();
     let several_games = games.len() > 1;
     let games = games.into_iter().collect::<Vec<_>>().join(", ");
@@ -90,9 +90,9 @@ fn compose(mut recorded: Vec<Recorded>, title: Option<&str>) -> Figure {
         if let [one] = recorded.as_mut_slice() { std::mem::take(&mut one.baselines) } else { Vec::new() };
     let subtitle = curve::subtitle(&recorded);
     let names = curve::names(&recorded, several_games);
-    let curves: Vec<Curve> =
+    let curves: Vec<RunCurve> =
         recorded.into_iter().zip(names).map(|(run, name)| run.into_curve(name)).collect();
-    Figure { title: title.map_or(games, str::to_owned), subtitle, curves, baselines }
+    CurveFigure { title: title.map_or(games, str::to_owned), subtitle, curves, baselines }
 }
 
 /// Appends to the name: `v1.2` becomes `v1.2.png`, not `v1.png`.
@@ -104,8 +104,8 @@ fn with_extension(stem: &Path, extension: &str) -> PathBuf {
 }
 
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    match write_whole(path, bytes) {
-        Err(DirectoryError::Io { error, path }) => bail!("can't write {path}: {error}; choose another --out"),
+    match write_atomically(path, bytes) {
+        Err(RunDirError::Io { error, path }) => bail!("can't write {path}: {error}; choose another --out"),
         other => Ok(other?),
     }
 }

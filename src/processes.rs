@@ -1,4 +1,4 @@
-//! Which processes a run has now, and where they listen.
+//! Finds the addresses of a running run's processes.
 
 use std::fs;
 use std::path::Path;
@@ -9,26 +9,33 @@ use serde_json::Value;
 
 use crate::runs;
 
-/// Addresses of those processes of a run that trains now whose names begin so, or the address itself that was given.
-pub fn addresses(whose: &str, name: &str) -> anyhow::Result<Vec<Address>> {
-    let path = runs::find(Path::new(whose));
+/// The addresses of all processes of a running run whose names begin with `prefix` (`learner`, `shard-`). If `target` is an
+/// address, that address alone.
+pub fn addresses(target: &str, prefix: &str) -> anyhow::Result<Vec<Address>> {
+    let path = runs::find(Path::new(target));
     if !path.is_dir() {
-        return match whose.parse::<Address>() {
+        return match target.parse::<Address>() {
             Ok(address) => Ok(vec![address]),
-            Err(error) => bail!("there is no run {whose}, and as an address: {error}"),
+            Err(error) => bail!("no run {target}, and it is not an address either: {error}"),
         };
     }
     let text = fs::read(path.join("processes.json"));
     let Ok(text) = text else {
         bail!(
-            "{} does not train now, or was not started by 'quiver train' on this machine: then name an address, host:port",
+            "{} is not running, or 'quiver train' did not start it on this machine: give an address instead, host:port",
             path.display()
         );
     };
-    let processes: Vec<Value> = serde_json::from_slice(&text).context("processes.json is no list")?;
-    let named =
-        processes.iter().filter(|process| process["name"].as_str().is_some_and(|own| own.starts_with(name)));
+    let processes: Vec<Value> = serde_json::from_slice(&text).context("processes.json is not a list")?;
+    let named = processes
+        .iter()
+        .filter(|process| process["name"].as_str().is_some_and(|own| own.starts_with(prefix)));
     let found: Vec<Address> = named.filter_map(|process| process["address"].as_str()?.parse().ok()).collect();
-    ensure!(!found.is_empty(), "{} has no {name} that runs; with --lockstep there is none", path.display());
+    ensure!(
+        !found.is_empty(),
+        "{} has no running {} (a lockstep run has none)",
+        path.display(),
+        prefix.trim_end_matches('-')
+    );
     Ok(found)
 }

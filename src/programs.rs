@@ -1,28 +1,27 @@
-//! The programs that lie next to `quiver` and do its work.
+//! The programs that `quiver` starts; they are installed in its folder.
 
 use std::env;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 
-/// Actor, replay and learner in one process; also evaluates and plays.
+/// Trains with actor, replay and learner in one process; also evaluates and plays.
 pub const LOCKSTEP: &str = "quiver-lockstep";
-/// Trains.
+/// Trains on batches from the shards.
 pub const LEARNER: &str = "quiver-learner";
-/// Plays, for training or for a score.
+/// Plays games, for training or for evaluation.
 pub const ACTOR: &str = "quiver-actor";
-/// Keeps experience.
+/// Stores experience: one shard.
 pub const REPLAY_SERVER: &str = "quiver-replay-server";
 
-/// Makes the paper's figures.
+/// Reproduces the paper's figures.
 pub const PAPER: &str = "quiver-paper";
 
-/// All of them.
 pub const ALL: [&str; 5] = [LOCKSTEP, LEARNER, ACTOR, REPLAY_SERVER, PAPER];
 
-/// Where a program is; the error says what to do if it is not there.
+/// The path of a program. A missing program is an error with its remedy.
 pub fn find(name: &str) -> anyhow::Result<PathBuf> {
-    let path = env::current_exe().context("can't tell where quiver itself is")?.with_file_name(name);
+    let path = env::current_exe().context("can't find quiver's own path")?.with_file_name(name);
     if !path.is_file() {
         bail!("{name} is missing next to quiver (no {}): run `make build`", path.display());
     }

@@ -1,10 +1,11 @@
-//! What may change when a run goes on: how far, where, by how many processes, and how often it is looked at. Not what
-//! is learned, but that another end moves the learning-rate schedule where `learning_rate_decay` is below 1.
+//! Which settings may change when a run is resumed: its end, its device, its processes, its evaluations and checkpoints.
+//! Settings that change what is learned stay. One exception: another end moves the learning-rate schedule if
+//! `learning_rate_decay` is below 1.
 
 use anyhow::bail;
 use settings::resolve::{Layers, Resolved, flag, variable};
 
-/// Settings that a resumed run may be given anew.
+/// Settings that may change on resume.
 const FREE: [&str; 13] = [
     "frames",
     "device",
@@ -21,16 +22,16 @@ const FREE: [&str; 13] = [
     "baselines",
 ];
 
-/// Also free in a cluster, whose actors begin new games when it goes on; in lockstep these are part of the repeated
-/// course.
+/// Settings that may also change in a cluster, because its actors start new games on resume. In lockstep they are part of
+/// the sequence that is repeated bit for bit.
 const FREE_IN_CLUSTER: [&str; 3] = ["lanes", "chunk_steps", "without_shards"];
 
-/// The settings of a run that goes on: its own, with those that are free and that variables or flags give.
+/// The settings of a resumed run: its own, overridden by variables and flags where that is allowed.
 pub fn resolve(mut run: Resolved, game: Option<&str>, layers: &Layers) -> anyhow::Result<Resolved> {
     if let Some(game) = game {
         let game = envs::canonical(game)?;
         if game != run.game {
-            bail!("the run plays {}, not {game}: leave the game out to go on with it", run.game);
+            bail!("the run plays {}, not {game}: leave the game out to resume the run", run.game);
         }
     }
     let variables = layers.environment.iter().map(|(key, text)| (variable(key), key, text));
@@ -54,7 +55,7 @@ fn change(run: &mut Resolved, source: &str, key: &str, text: &str) -> anyhow::Re
     if is != was && !free {
         let (was, is) = (was.unwrap_or_default(), is.unwrap_or_default());
         bail!(
-            "{source} would change {key} from {was} to {is} in mid-run: leave it out, or start a new run with it"
+            "{source} would change {key} from {was} to {is}, which a resumed run can't change: leave it out, or start a new run"
         );
     }
     Ok(())
@@ -75,14 +76,14 @@ mod tests {
     }
 
     #[test]
-    fn a_run_can_go_further() {
+    fn a_resumed_run_can_have_more_frames() {
         assert_eq!(resumed(None, "frames", "80M").unwrap().settings.frames.0, 80_000_000);
         let known = |key: &&str| SETTINGS.iter().any(|setting| setting.key == *key);
         assert!(FREE.iter().chain(&FREE_IN_CLUSTER).all(known));
     }
 
     #[test]
-    fn a_cluster_can_go_on_with_other_actors_but_not_with_other_shards() {
+    fn a_cluster_can_resume_with_other_actors_but_not_with_other_shards() {
         for key in ["actors", "lanes", "chunk_steps", "prefetch_batches"] {
             assert_eq!(resumed(None, key, "5").unwrap().settings.get(key).as_deref(), Some("5"));
         }
@@ -99,21 +100,21 @@ mod tests {
             resolve(run.clone(), None, &layers).map_err(|error| error.to_string())
         };
         assert!(resumed("lanes").unwrap_err().contains("lanes from 1 to 5"));
-        assert!(resumed("actors").is_ok(), "nothing in lockstep asks for it");
+        assert!(resumed("actors").is_ok(), "lockstep does not read this setting");
     }
 
     #[test]
-    fn what_is_learned_stays() {
+    fn settings_that_change_what_is_learned_stay() {
         let error = resumed(None, "temperature", "0.1").unwrap_err();
         assert_eq!(
             error,
-            "--temperature would change temperature from 0.05 to 0.1 in mid-run: \
-             leave it out, or start a new run with it"
+            "--temperature would change temperature from 0.05 to 0.1, which a resumed run can't change: \
+             leave it out, or start a new run"
         );
         assert_eq!(
             resumed(None, "temperature", "0.050"),
             Ok(run()),
-            "the same value said again is no change"
+            "the same value in other words is no change"
         );
     }
 

@@ -1,30 +1,30 @@
-//! Which run is meant, and whether a new one can be written, found out before anything is.
+//! Finds runs by name, and checks that a new run can be written before anything is written.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process;
 
 use anyhow::bail;
-use run::directory::{DirectoryError, read_settings};
+use run::directory::{RunDirError, read_settings};
 use settings::nearest::hint;
 use settings::resolve::Resolved;
 
-/// Where runs go unless told otherwise.
+/// The default parent directory of runs.
 pub const RUNS: &str = "runs";
 
-/// The run that `name` means, a directory or a name below `runs/`, with its settings.
+/// Opens the run `name`, a directory or a name below `runs/`: its path and its settings.
 pub fn open(name: &Path) -> anyhow::Result<(PathBuf, Resolved)> {
     let path = find(name);
     if !path.exists() {
         let known = names();
         let hint = hint(&name.to_string_lossy(), known.iter().map(String::as_str));
-        bail!("there is no run {}{hint}: start one with 'quiver train', or name another", name.display());
+        bail!("no run {}{hint}: start one with 'quiver train', or name another", name.display());
     }
     let resolved = read_settings(&path)?;
     Ok((path, resolved))
 }
 
-/// The directory that `name` means, whether it is there or not.
+/// The directory that `name` refers to, whether it exists or not.
 pub fn find(name: &Path) -> PathBuf {
     let below = Path::new(RUNS).join(name);
     if !name.exists() && below.exists() { below } else { name.to_owned() }
@@ -35,25 +35,25 @@ fn names() -> Vec<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Checks that a new run can be made at `path`. Leaves nothing there.
-pub fn check_fresh(path: &Path) -> Result<(), DirectoryError> {
+/// Checks that a new run can be created at `path`. Leaves nothing there.
+pub fn check_fresh(path: &Path) -> Result<(), RunDirError> {
     if path.join("config.toml").exists() {
-        return Err(DirectoryError::Exists(path.display().to_string()));
+        return Err(RunDirError::Exists(path.display().to_string()));
     }
     check_writable(path)
 }
 
-/// Checks that `path` could be made or, if it is there, that files can be made in it. Leaves nothing there.
-pub fn check_writable(path: &Path) -> Result<(), DirectoryError> {
-    // Permission bits say little to root, on a read-only file system or in /proc, so try.
-    let trial = existing_ground(path).join(format!(".quiver-{}", process::id()));
+/// Checks that `path` can be created or, if it exists, that files can be created in it. Leaves nothing there.
+pub fn check_writable(path: &Path) -> Result<(), RunDirError> {
+    // Permission bits decide nothing for root, on a read-only file system or in /proc, so try it.
+    let trial = existing_ancestor(path).join(format!(".quiver-{}", process::id()));
     fs::create_dir(&trial)
         .and_then(|()| fs::remove_dir(&trial))
-        .map_err(|error| DirectoryError::Io { path: path.display().to_string(), error })
+        .map_err(|error| RunDirError::Io { path: path.display().to_string(), error })
 }
 
-/// The deepest part of `path` that exists.
-pub fn existing_ground(path: &Path) -> &Path {
+/// The deepest ancestor of `path` that exists, or `path` itself.
+pub fn existing_ancestor(path: &Path) -> &Path {
     path.ancestors().find(|part| part.exists()).unwrap_or(Path::new("."))
 }
 
@@ -62,23 +62,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_that_can_be_made_is_not_made_yet() {
+    fn checking_a_directory_does_not_create_it() {
         let folder = tempfile::tempdir().unwrap();
         check_fresh(&folder.path().join("a/b/c")).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]
-    fn nothing_can_be_made_below_a_file() {
+    fn a_directory_below_a_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        assert!(matches!(check_fresh(&file.join("run")), Err(DirectoryError::Io { .. })));
-        assert!(matches!(check_fresh(&file), Err(DirectoryError::Io { .. })));
+        assert!(matches!(check_fresh(&file.join("run")), Err(RunDirError::Io { .. })));
+        assert!(matches!(check_fresh(&file), Err(RunDirError::Io { .. })));
     }
 
     #[test]
-    fn a_relative_path_stands_on_the_current_directory() {
-        assert_eq!(existing_ground(Path::new("no-such/run")), Path::new("."));
+    fn a_relative_path_without_existing_parts_falls_back_to_the_current_directory() {
+        assert_eq!(existing_ancestor(Path::new("no-such/run")), Path::new("."));
     }
 }

@@ -1,4 +1,4 @@
-//! `quiver snapshot`: a shard's contents into a file, while it serves.
+//! `quiver snapshot`: copies a shard's contents into a file while the shard serves.
 
 use std::path::PathBuf;
 
@@ -11,17 +11,17 @@ use rpc::role::Role;
 use rpc::snapshot::SnapshotError;
 
 use crate::certs::SecretsArgs;
-use crate::output::{remark, say};
+use crate::output::{print_line, print_note};
 
-/// Save a replay shard's contents while it serves
+/// Copy a replay shard's contents into a file while the shard serves
 ///
-/// The file begins a shard anew elsewhere: quiver-replay-server --data-dir DIR --restore FILE
+/// Start a shard from the file with: quiver-replay-server --data-dir DIR --restore FILE
 #[derive(Args)]
 #[command(after_help = "Example:\n  quiver snapshot 127.0.0.1:7777 shard-0.snapshot")]
 pub struct Snapshot {
     /// The shard's address: host:port or unix:/path
     shard: Address,
-    /// Where the snapshot goes; what is there is replaced once the new one is complete
+    /// The file to write. An existing file is replaced once the snapshot is complete
     file: PathBuf,
     #[command(flatten)]
     secrets: SecretsArgs,
@@ -31,18 +31,18 @@ impl Snapshot {
     pub fn run(&self) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let bytes = runtime.block_on(self.save())?;
-        say(&format!("{} has {:.1} MB", self.file.display(), bytes as f64 / 1e6))
+        print_line(&format!("wrote {}, {:.1} MB", self.file.display(), bytes as f64 / 1e6))
     }
 
     async fn save(&self) -> anyhow::Result<u64> {
         let credentials = self.secrets.credentials()?;
         let channel = credentials.channel(Role::Replay, &self.shard);
         let client = ReplayClient::new(channel).max_decoding_message_size(SAMPLE_BYTES_MAX);
-        let mut told = 0;
+        let mut reported = 0;
         let progress = |bytes| {
-            if bytes - told >= 256 << 20 {
-                told = bytes;
-                remark(&format!("{:.0} MB so far", bytes as f64 / 1e6));
+            if bytes - reported >= 256 << 20 {
+                reported = bytes;
+                print_note(&format!("{:.0} MB received", bytes as f64 / 1e6));
             }
         };
         rpc::snapshot::save(client, &self.file, progress).await.map_err(|error| match error {

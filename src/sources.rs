@@ -1,7 +1,7 @@
-//! Where settings come from on the command line: a preset, a file, `QUIVER_…` variables, a flag for each.
+//! Collects settings from the command line: a preset, a file, `QUIVER_…` variables, flags.
 //!
-//! The flags are made from [`SETTINGS`] at run time, so a new setting has its flag, its variable and its help without
-//! a line here.
+//! The flags are generated from [`SETTINGS`] at run time, so a new setting gets its flag, its variable and its help without
+//! a change here.
 
 use std::env;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use settings::resolve::{Layers, flag, variable};
 use settings::units::grouped;
 use settings::{SETTINGS, Settings};
 
-/// Flags worth seeing in the short help; `--help` shows all.
+/// Settings whose flags the short help (`-h`) shows; `--help` shows all.
 const COMMON: [&str; 13] = [
     "seed",
     "frames",
@@ -30,18 +30,18 @@ const COMMON: [&str; 13] = [
     "samples_per_insert",
 ];
 
-/// Variables of the `QUIVER_` family that are no settings: ROMs, the build, what commands show to a cluster.
+/// Variables with the prefix `QUIVER_` that are not settings: ROMs, the build, credentials.
 const OTHER_VARIABLES: [&str; 3] = ["QUIVER_ROMS", "QUIVER_ALE_SOURCE", "QUIVER_SECRETS"];
 
 const PREFIX: &str = "QUIVER_";
 
-/// A preset, a file and flags.
+/// Where a command's settings come from.
 #[derive(Args)]
 pub struct Sources {
-    /// Settings to start from ('quiver config presets' lists them) [default: the game's own]
+    /// Preset to start from ('quiver config presets' lists them) [default: the game's own]
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
-    /// A TOML file with settings, laid over the preset ('quiver config show' prints one)
+    /// TOML file with settings that override the preset ('quiver config show' prints one)
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// The layers, with the variables of this process.
+    /// All layers, including this process's environment variables.
     pub fn layers(&self) -> anyhow::Result<Layers<'_>> {
         Ok(Layers {
             preset: self.preset.as_deref(),
@@ -60,7 +60,7 @@ impl Sources {
     }
 }
 
-/// Settings given as flags, as (key, text) in the order of [`SETTINGS`].
+/// Settings given as flags: (key, text) pairs in the order of [`SETTINGS`].
 pub struct SettingFlags(pub Vec<(String, String)>);
 
 impl Args for SettingFlags {
@@ -103,8 +103,8 @@ impl FromArgMatches for SettingFlags {
     }
 }
 
-/// The `QUIVER_…` variables of this process as (key, text). One that nothing reads is an error, or a slip of the
-/// fingers would train quietly with the default.
+/// The `QUIVER_…` variables of this process as (key, text) pairs. An unknown variable is an error: otherwise a typo would
+/// silently train with the default.
 pub fn variables() -> anyhow::Result<Vec<(String, String)>> {
     read_variables(
         env::vars_os().filter_map(|(name, text)| Some((name.into_string().ok()?, text.into_string().ok()?))),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_number_is_a_value_to_be_refused_by_name() {
+    fn a_negative_number_is_parsed_as_a_value() {
         assert_eq!(parse(&["--temperature", "-1"]).unwrap(), [pair("temperature", "-1")]);
     }
 

@@ -1,4 +1,4 @@
-//! `quiver train`: everything that can be refused is refused here, before a file is written.
+//! `quiver train`: refuses bad input before it writes a file, then trains in a cluster or in lockstep.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,63 +8,63 @@ use anyhow::bail;
 use clap::Args;
 use run::adjusted::{self, Changes};
 use run::checkpoint::numbers;
+use run::command::Command;
 use run::directory::{checkpoints, fresh_name};
-use run::order::Order;
 use settings::Settings;
 use settings::resolve::Resolved;
 
 use crate::sources::Sources;
 use crate::{cluster, resume, runs, torch};
 
-/// Train an agent, or go on training one
+/// Train an agent, or resume a run
 ///
-/// A run is a small cluster on this machine: actors play, replay shards keep what they saw, a learner trains, an
-/// evaluator plays for the score. Each is a process; one that dies is started again. With --lockstep it is one
-/// process with one thread of control instead: slower, and bit for bit repeatable. Ctrl-C ends either with a
-/// checkpoint, and --resume goes on from it. A page to watch it in a browser is served meanwhile; the command says where.
+/// A run is a small cluster of processes on this machine: actors play, replay shards store experience, a learner trains, and
+/// an evaluator plays for scores. A process that dies is restarted. With --lockstep, training is one process with one thread
+/// of control instead: slower, and bit-for-bit repeatable. Ctrl-C stops the run with a checkpoint; --resume continues from
+/// the newest checkpoint. While a cluster trains, it serves a live page for a browser; the command prints its address.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Train {
-    /// Which game ('quiver games' lists them); not needed if --config or --resume says it
+    /// The game ('quiver games' lists them); not needed if --config or --resume names it
     game: Option<String>,
     #[command(flatten)]
     sources: Sources,
-    /// Where the run is kept [default: runs/GAME-STRATEGY-seedN]
+    /// The run directory to create [default: runs/GAME-STRATEGY-seedN]
     #[arg(long, value_name = "DIR")]
     run_dir: Option<PathBuf>,
-    /// Go on with a run: its directory, or its name below runs/
+    /// Resume a run: its directory, or its name below runs/
     #[arg(long, value_name = "RUN", conflicts_with_all = ["preset", "config", "run_dir"])]
     resume: Option<PathBuf>,
-    /// Stop as by Ctrl-C when standard input ends: whoever holds the other end has died
+    /// Stop as on Ctrl-C when stdin closes (the parent process died)
     #[arg(long, hide = true)]
     lifeline: bool,
-    /// Where the live page is served, such as 127.0.0.1:8080 [default: a free port of 127.0.0.1]
+    /// Address for the live page, such as 127.0.0.1:8080 [default: a free port of 127.0.0.1]
     #[arg(long, value_name = "ADDR")]
     page: Option<SocketAddr>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  quiver train cartpole                                 about a minute
+  quiver train cartpole                                 a first run, about a minute
   quiver train cartpole --lockstep --seed 1             one process, the same weights each time
-  quiver train pong --preset quick --seed 1             Atari on two cores
-  quiver train pong --actors 8 --lanes 4 --shards 2     more cores: 8 processes step 4 games each, 2 keep replay
-  quiver train pong --samples-per-insert none           actors and learner run free, as in Ape-X
-  quiver train pong --strategy per --frames 10M         the paper's settings but for two
+  quiver train kung_fu_master --preset quick            a first Atari run, on two cores
+  quiver train pong --actors 8 --lanes 4 --shards 2     more cores: 8 actors with 4 games each, 2 shards
+  quiver train pong --samples-per-insert none           actors and learner decoupled, as in Ape-X
+  quiver train pong --strategy per --frames 10M         the paper's settings with two changes
   quiver train breakout --algorithm dqn --strategy per --double
-  quiver train --config my.toml --temperature 0.1       a file, and a flag over it
-  quiver train pong --page 127.0.0.1:8080               the page to watch it at a port of your choice
-  QUIVER_DEVICE=cuda:1 quiver train qbert               a variable for every setting
-  quiver train --resume pong-ver-seed0 --frames 20M     go on, and further (or with other --actors)
+  quiver train --config my.toml --temperature 0.1       a file, and a flag that overrides it
+  quiver train pong --page 127.0.0.1:8080               the live page at a fixed port
+  QUIVER_DEVICE=cuda:1 quiver train qbert               every setting is also a variable
+  quiver train --resume pong-ver-seed0 --frames 20M     resume with more frames (or with other --actors)
 
-Later wins: preset, file, QUIVER_<SETTING> variables, flags. Values in [brackets] are preset paper-atari's;
-(code) marks those that the paper leaves out and the authors' code has.
-'quiver train --help' lists every setting; 'quiver config show' prints what would be in force.";
+  Precedence, lowest first: preset, file, QUIVER_<SETTING> variables, flags. Values in [brackets] are those of preset
+  paper-atari; (code) marks values that the paper does not state, taken from the authors' code.
+  'quiver train --help' lists all settings; 'quiver config show' prints the resolved settings.";
 
 impl Train {
     pub fn run(&self) -> anyhow::Result<ExitCode> {
-        let (run, resolved, said) = match &self.resume {
-            Some(name) => self.go_on(name)?,
+        let (run, resolved, overrides) = match &self.resume {
+            Some(name) => self.resume(name)?,
             None => {
                 let (run, resolved) = self.start()?;
                 (run, resolved, Changes::new())
@@ -72,13 +72,13 @@ impl Train {
         };
         check_shards(&resolved.settings)?;
         if !resolved.settings.lockstep {
-            return cluster::train(&run, &resolved, &said, self.page, self.lifeline);
+            return cluster::train(&run, &resolved, &overrides, self.page, self.lifeline);
         }
         if self.page.is_some() {
-            bail!("lockstep serves no page: leave out --page, or train without --lockstep");
+            bail!("a lockstep run has no live page: leave out --page, or train without --lockstep");
         }
         let (resolved, resume) = (Box::new(resolved), self.resume.is_some());
-        torch::hand_over(&Order::Train { run, resolved, resume }).map(|()| ExitCode::SUCCESS)
+        torch::hand_over(&Command::Train { run, resolved, resume }).map(|()| ExitCode::SUCCESS)
     }
 
     fn start(&self) -> anyhow::Result<(PathBuf, Resolved)> {
@@ -89,26 +89,27 @@ impl Train {
         Ok((run, resolved))
     }
 
-    /// Also what is said now of settings that were changed in mid-run: that gives way.
-    fn go_on(&self, name: &Path) -> anyhow::Result<(PathBuf, Resolved, Changes)> {
+    /// The run, its settings, and the new values of settings that `quiver adjust` changed earlier: these replace the adjusted
+    /// values.
+    fn resume(&self, name: &Path) -> anyhow::Result<(PathBuf, Resolved, Changes)> {
         let (run, mut was) = runs::open(name)?;
-        let changes = adjusted::kept(&run)?;
+        let changes = adjusted::load(&run)?;
         adjusted::apply(&mut was.settings, &changes)?;
         let (frames, layers) = (was.settings.frames, self.sources.layers()?);
         let resolved = resume::resolve(was, self.game.as_deref(), &layers)?;
         let at = numbers(&checkpoints(&run)).last().copied().unwrap_or_default();
         if resolved.settings.frames != frames && resolved.settings.frames.0 <= at {
-            bail!("the run is at frame {at} already: give --frames a larger number, or leave it out");
+            bail!("the run is already at frame {at}: give --frames a larger number, or leave it out");
         }
         runs::check_writable(&run)?;
         check_game(&resolved)?;
-        let mut said: Changes = layers.environment.into_iter().chain(layers.flags).collect();
-        said.retain(|key, _| changes.contains_key(key));
-        Ok((run, resolved, said))
+        let mut overrides: Changes = layers.environment.into_iter().chain(layers.flags).collect();
+        overrides.retain(|key, _| changes.contains_key(key));
+        Ok((run, resolved, overrides))
     }
 }
 
-/// The name of a run that was given none.
+/// The name of a run without --run-dir.
 fn stem(resolved: &Resolved) -> String {
     let Resolved { game, settings, .. } = resolved;
     let algorithm = settings.algorithm;
@@ -118,19 +119,19 @@ fn stem(resolved: &Resolved) -> String {
     format!("{game}-{algorithm}{}-seed{}", settings.strategy, settings.seed)
 }
 
-/// The shards that the run does without are some of its own, and not all.
+/// Checks that `without_shards` names shards of the run, and not all of them.
 fn check_shards(settings: &Settings) -> anyhow::Result<()> {
     let (without, shards) = (&settings.without_shards.0, settings.shards as usize);
     if let Some(number) = without.iter().find(|&&number| number >= shards) {
-        bail!("without_shards names shard {number}: there are {shards}, the first is 0");
+        bail!("without_shards names shard {number}, but the run has {shards}, numbered from 0");
     }
     if without.len() == shards {
-        bail!("without_shards leaves no shard: keep one");
+        bail!("without_shards excludes every shard: keep one");
     }
     Ok(())
 }
 
-/// Loads the game once, so that a missing or damaged ROM is found here.
+/// Loads the game once, to find a missing or damaged ROM before anything is written.
 pub fn check_game(resolved: &Resolved) -> anyhow::Result<()> {
     let settings = &resolved.settings;
     envs::make(&resolved.game, &settings.environment(), settings.seed)?;
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_does_without_some_of_its_shards_but_not_all() {
+    fn a_run_can_exclude_some_of_its_shards_but_not_all() {
         let checked = |without: &str| {
             let mut settings = Layers::default().resolve(Some("pong")).unwrap().settings;
             settings.set("shards", "2").unwrap().unwrap();

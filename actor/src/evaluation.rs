@@ -1,7 +1,7 @@
 //! Plays whole games for their scores.
 //!
-//! Each game has its own environment and generator, seeded by its number, so a game does not depend on how many are
-//! played side by side. Rewards are not clipped and a lost life ends nothing.
+//! Each game has its own environment and random generator, seeded by its number, so a game does not depend on how many
+//! are played in parallel. Rewards are not clipped, and a lost life does not end an episode.
 
 use agents::{Agent, Behaviour, QNetwork, sample};
 use envs::stack::FrameStack;
@@ -10,27 +10,25 @@ use rand_chacha::ChaCha8Rng;
 
 use settings::seed::{self, Purpose};
 
-/// Games played side by side, so that the network values several states at a time.
+/// Games played in parallel, so that one forward pass evaluates several states.
 const SIDE_BY_SIDE: usize = 8;
 
-/// Who plays.
+/// How actions are chosen.
 #[derive(Clone, Copy, Debug)]
-pub enum Who<'a> {
-    /// An agent with its network, acting in some way.
+pub enum PlayerKind<'a> {
+    /// By an agent with its network and behaviour.
     Agent(&'a dyn Agent, &'a QNetwork, Behaviour),
-    /// A uniformly random action, each time.
+    /// Uniformly at random in every step.
     Random,
-    /// One action, for ever.
+    /// The same action in every step.
     Constant(usize),
 }
 
-/// Which games.
+/// The games of one evaluation.
 #[derive(Clone, Debug)]
-pub struct Games<'a> {
-    /// Name of the game.
+pub struct EvaluationGames<'a> {
     pub game: &'a str,
-    /// How it is played.
-    pub options: &'a envs::Options,
+    pub options: &'a envs::EnvOptions,
     /// Frames per state.
     pub stack: usize,
     /// Seed of the whole evaluation.
@@ -47,7 +45,7 @@ pub struct Game {
 
 impl Game {
     /// Starts game number `number`.
-    pub fn start(games: &Games<'_>, number: u64) -> Result<Self, EnvError> {
+    pub fn start(games: &EvaluationGames<'_>, number: u64) -> Result<Self, EnvError> {
         let environment_seed = seed::number(games.seed, Purpose::EvaluationEnvironment, &[number]);
         let environment = envs::make(games.game, games.options, environment_seed)?;
         let mut stack = FrameStack::new(games.stack, environment.spec().observation.bytes());
@@ -61,17 +59,16 @@ impl Game {
         self.stack.as_slice()
     }
 
-    /// The score so far.
     pub fn score(&self) -> f64 {
         self.score
     }
 
-    /// What a person would see now.
+    /// The current picture, for people.
     pub fn render(&mut self) -> envs::Image {
         self.environment.render()
     }
 
-    /// One decision; true when the game has ended.
+    /// Takes one agent step. True if the game has ended.
     pub fn act(&mut self, agent: &dyn Agent, behaviour: Behaviour, q: &[f64]) -> bool {
         let chosen = behaviour.choose(agent, q, &mut self.rng);
         self.take(chosen.action)
@@ -91,10 +88,10 @@ impl Game {
     }
 }
 
-/// Plays `episodes` games and returns their scores in order. `watch` hears how many have ended.
+/// Plays `episodes` games and returns their scores in order. `watch` receives the number of games that have ended.
 pub fn play(
-    who: Who<'_>,
-    games: &Games<'_>,
+    player: PlayerKind<'_>,
+    games: &EvaluationGames<'_>,
     episodes: usize,
     mut watch: impl FnMut(usize),
 ) -> Result<Vec<f64>, EnvError> {
@@ -108,8 +105,8 @@ pub fn play(
             playing.push((next, Game::start(games, next as u64)?));
             next += 1;
         }
-        let q = match who {
-            Who::Agent(agent, network, _) => {
+        let q = match player {
+            PlayerKind::Agent(agent, network, _) => {
                 states.clear();
                 playing.iter().for_each(|(_, game)| states.extend_from_slice(game.state()));
                 agent.q_rows(network, &states, playing.len())
@@ -119,12 +116,12 @@ pub fn play(
         let actions = playing[0].1.environment.spec().actions.len();
         let mut index = 0;
         playing.retain_mut(|(number, game)| {
-            let done = match who {
-                Who::Agent(agent, _, behaviour) => {
+            let done = match player {
+                PlayerKind::Agent(agent, _, behaviour) => {
                     game.act(agent, behaviour, &q[index * actions..(index + 1) * actions])
                 }
-                Who::Random => game.act_at_random(),
-                Who::Constant(action) => game.take(action),
+                PlayerKind::Random => game.act_at_random(),
+                PlayerKind::Constant(action) => game.take(action),
             };
             index += 1;
             if done {

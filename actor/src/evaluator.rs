@@ -1,9 +1,9 @@
-//! Plays for scores: waits for the learner's orders, plays whole games with the weights that come along, reports.
+//! The main loop of an evaluator: wait for an evaluation request, play whole games with its weights, report the scores.
 
 use std::collections::VecDeque;
 
 use anyhow::{Context, Result};
-use proto::{Order, Player, Report, Weights};
+use proto::{EvaluationRequest, PlayerScores, Report, Weights};
 use run::record::AGENT;
 use settings::seed::{self, Purpose};
 use tokio::runtime::Runtime;
@@ -11,31 +11,33 @@ use tokio::time::Duration;
 use tracing::info;
 
 use crate::baselines;
-use crate::evaluation::{Games, Who, play};
+use crate::evaluation::{EvaluationGames, PlayerKind, play};
 use crate::rules::evaluation_behaviour;
-use crate::start::{End, Member};
+use crate::start::{Member, MembershipEnd};
 
-/// Orders remembered as played: the learner offers one again to a member that lost its stream.
-const PLAYED_MAX: usize = 16;
+/// Numbers of completed requests that are kept. After a member lost its stream, the learner sends the last request
+/// again.
+const COMPLETED_MAX: usize = 16;
 
-/// How long the last report may take.
+/// How long the evaluator waits for its last report to be sent.
 const FLUSH_WAIT_MAX: Duration = Duration::from_secs(5);
 
 pub(crate) struct Evaluator {
     member: Member,
-    played: VecDeque<u64>,
+    completed: VecDeque<u64>,
 }
 
 impl Evaluator {
     pub fn new(member: Member) -> Self {
-        Self { member, played: VecDeque::new() }
+        Self { member, completed: VecDeque::new() }
     }
 
-    pub fn run(mut self, runtime: &Runtime) -> Result<End> {
+    pub fn run(mut self, runtime: &Runtime) -> Result<MembershipEnd> {
         loop {
-            let played = self.played.clone();
-            let is_new =
-                |weights: &Weights| weights.order.is_some_and(|order| !played.contains(&order.number));
+            let completed = self.completed.clone();
+            let is_new = |weights: &Weights| {
+                weights.evaluation.is_some_and(|request| !completed.contains(&request.number))
+            };
             let weights = match self.member.wait_for_weights(runtime, "order", is_new) {
                 Ok(weights) => weights,
                 Err(end) => {
@@ -43,34 +45,34 @@ impl Evaluator {
                     return Ok(end);
                 }
             };
-            let order = weights.order.context("an order comes with the weights")?;
+            let request = weights.evaluation.context("the weights carry no evaluation request")?;
             self.member.load(&weights)?;
-            info!(order.number, order.frames, order.episodes, order.baselines, "evaluating");
-            let players = self.play(&order)?;
-            let report = Report::Evaluation { number: order.number, players };
+            info!(request.number, request.frames, request.episodes, request.baselines, "evaluation started");
+            let players = self.play(&request)?;
+            let report = Report::Evaluation { number: request.number, players };
             runtime.block_on(self.member.membership.report_surely(report));
             self.member.metrics.evaluations.inc();
-            self.played.push_back(order.number);
-            if self.played.len() > PLAYED_MAX {
-                self.played.pop_front();
+            self.completed.push_back(request.number);
+            if self.completed.len() > COMPLETED_MAX {
+                self.completed.pop_front();
             }
         }
     }
 
-    /// The agent's games, and beside them on a second thread the baselines', if ordered.
-    fn play(&self, order: &Order) -> Result<Vec<Player>> {
+    /// Plays the agent's games and, on a second thread, the baselines' games if the request includes them.
+    fn play(&self, request: &EvaluationRequest) -> Result<Vec<PlayerScores>> {
         let Member { resolved, network, metrics, architecture, .. } = &self.member;
         let settings = &resolved.settings;
         let options = settings.environment();
-        let games = Games {
+        let games = EvaluationGames {
             game: &resolved.game,
             options: &options,
             stack: settings.frame_stack,
-            seed: seed::number(settings.seed, Purpose::EvaluationEnvironment, &[order.frames]),
+            seed: seed::number(settings.seed, Purpose::EvaluationEnvironment, &[request.frames]),
         };
-        let episodes = order.episodes as usize;
+        let episodes = request.episodes as usize;
         let (scores, others) = std::thread::scope(|scope| {
-            let others = order.baselines.then(|| {
+            let others = request.baselines.then(|| {
                 let note = |what: &str| tracing::debug!("{what}");
                 let games = &games;
                 scope.spawn(move || {
@@ -79,13 +81,13 @@ impl Evaluator {
             });
             let agent = agents::agent(settings);
             let behaviour = evaluation_behaviour(&*agent, settings.evaluation_policy);
-            let who = Who::Agent(&*agent, network, behaviour);
-            let scores = play(who, &games, episodes, |_| metrics.evaluation_games.inc());
+            let player = PlayerKind::Agent(&*agent, network, behaviour);
+            let scores = play(player, &games, episodes, |_| metrics.evaluation_games.inc());
             (scores, others.map(|others| others.join().expect("baselines do not panic")))
         });
         let others = others.transpose()?.unwrap_or_default();
-        let agent = Player { name: AGENT.into(), scores: scores? };
-        let others = others.into_iter().map(|(name, scores)| Player { name, scores });
+        let agent = PlayerScores { name: AGENT.into(), scores: scores? };
+        let others = others.into_iter().map(|(name, scores)| PlayerScores { name, scores });
         Ok(std::iter::once(agent).chain(others).collect())
     }
 }

@@ -1,7 +1,7 @@
-//! One environment, and the experience that comes out of it.
+//! One environment and the experience that it produces.
 //!
-//! A lane numbers its steps from 0. A step's transition is complete when the state n steps later is known, or the
-//! return ends before; it is sent with the chunk that holds that state's frame, so references point backwards.
+//! A lane numbers its steps from 0. A transition is complete when the state n steps later is known, or when the return
+//! ends earlier. It is sent with the chunk that contains that state's frame, so references always point backwards.
 
 use std::collections::VecDeque;
 
@@ -20,45 +20,42 @@ use crate::rules::Rules;
 /// A finished game.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EpisodeEnd {
-    /// Unclipped.
+    /// Sum of the unclipped rewards.
     pub score: f64,
-    /// Decisions made.
+    /// Agent steps.
     pub steps: u64,
     /// Cut short by the time limit.
     pub truncated: bool,
 }
 
-/// Why a lane can't go on.
+/// Why a lane cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum LaneError {
-    /// The network no longer gives numbers.
-    #[error("the network's values are not finite: training has diverged; lower learning_rate")]
+    /// The network's values are NaN or infinite.
+    #[error("training has diverged: the network's values are not finite; lower learning_rate")]
     Diverged(#[from] InvalidPriority),
-    /// A saved lane does not fit.
-    #[error("saved lane does not fit: {0}")]
+    #[error("the saved lane does not match this run: {0}")]
     State(String),
-    /// The environment has no way to save its state.
-    #[error("{0} cannot save its state, so a run of it has no lockstep checkpoints: leave out --lockstep")]
+    #[error("{0} cannot save its state, so lockstep cannot write checkpoints: remove --lockstep")]
     StateNotSaved(String),
-    /// The environment refused its state.
     #[error(transparent)]
     Environment(#[from] EnvError),
 }
 
-/// One environment and what is remembered of it.
+/// One environment with its state.
 pub struct Lane {
     environment: Box<dyn Environment>,
     encoder: Encoder,
     chunk: Vec<Step>,
-    /// Packed frames of `chunk`, one after the other.
+    /// Compressed frames of `chunk`, concatenated.
     frames: Vec<u8>,
     items: Vec<NewItem>,
-    memory: Memory,
+    saved: LaneState,
 }
 
-/// Everything of a lane that a checkpoint keeps, besides its environment.
+/// The state of a lane that a checkpoint contains, except the environment and the encoder.
 #[derive(Serialize, Deserialize)]
-struct Memory {
+struct LaneState {
     key: LaneKey,
     rng: ChaCha8Rng,
     stack: FrameStack,
@@ -68,13 +65,13 @@ struct Memory {
     score: f64,
     steps: u64,
     /// Steps whose transitions are not complete, oldest first.
-    window: VecDeque<Moment>,
-    /// Transitions that wait for the next frame, their last.
+    window: VecDeque<PendingStep>,
+    /// Transitions that wait for their last frame, which is the next one: first step, length, priority.
     ready: Vec<(u64, u8, Option<f64>)>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Moment {
+struct PendingStep {
     number: u64,
     q: Vec<f64>,
     taken: Taken,
@@ -85,7 +82,7 @@ impl Lane {
     pub fn new(key: LaneKey, environment: Box<dyn Environment>, rng: ChaCha8Rng, rules: &Rules) -> Self {
         let mut stack = FrameStack::new(rules.stack, environment.spec().observation.bytes());
         stack.reset(environment.observation());
-        let memory = Memory {
+        let saved = LaneState {
             key,
             rng,
             stack,
@@ -99,16 +96,16 @@ impl Lane {
         };
         let encoder = Encoder::new(rules.codec, environment.spec().observation.bytes());
         let (chunk, frames, items) = (Vec::new(), Vec::new(), Vec::new());
-        Self { environment, encoder, chunk, frames, items, memory }
+        Self { environment, encoder, chunk, frames, items, saved }
     }
 
-    /// The state to be valued next.
+    /// The state for which the next Q-values are needed.
     pub fn state(&self) -> &[u8] {
-        self.memory.stack.as_slice()
+        self.saved.stack.as_slice()
     }
 
-    /// Makes one decision from the Q-values of [`Lane::state`]. `value_of` is asked for the Q-values of a state that
-    /// is not acted on: the last of a game that was cut short.
+    /// Takes one agent step, given the Q-values of [`Lane::state`]. `value_of` computes the Q-values of the last state
+    /// of a truncated episode, in which no action is taken.
     pub fn act(
         &mut self,
         rules: &Rules,
@@ -117,10 +114,10 @@ impl Lane {
         q: &[f64],
         value_of: impl FnOnce(&[u8]) -> Vec<f64>,
     ) -> Result<(u32, Option<EpisodeEnd>), LaneError> {
-        if self.memory.window.len() == rules.n_step {
+        if self.saved.window.len() == rules.n_step {
             self.complete_oldest(rules, Some(q))?;
         }
-        let chosen = behaviour.choose(&*rules.agent, q, &mut self.memory.rng);
+        let chosen = behaviour.choose(&*rules.agent, q, &mut self.saved.rng);
         let frame = self.pack();
         let outcome = self.environment.step(chosen.action);
         let taken = Taken {
@@ -133,78 +130,80 @@ impl Lane {
             weights,
         };
         let number = self.push(frame, Some(taken))?;
-        self.memory.window.push_back(Moment { number, q: q.to_vec(), taken });
-        self.memory.score += f64::from(outcome.reward);
-        self.memory.steps += 1;
+        self.saved.window.push_back(PendingStep { number, q: q.to_vec(), taken });
+        self.saved.score += f64::from(outcome.reward);
+        self.saved.steps += 1;
 
-        self.memory.stack.push(self.environment.observation());
+        self.saved.stack.push(self.environment.observation());
+        // A truncated episode bootstraps from its last state; one whose return ended has nothing to bootstrap from.
         if rules.returns.ends(&taken) {
             self.complete_all(rules, None)?;
         } else if taken.truncated {
-            let q = value_of(self.memory.stack.as_slice());
+            let q = value_of(self.saved.stack.as_slice());
             self.complete_all(rules, Some(&q))?;
         }
         let end = taken.ends_episode().then(|| self.next_episode(taken.truncated)).transpose()?;
         Ok((outcome.frames, end))
     }
 
-    /// Steps that wait to be sent.
+    /// Number of steps that are not sent yet.
     pub fn steps_waiting(&self) -> usize {
         self.chunk.len()
     }
 
-    /// What there is to send since the last call: steps, and transitions completed by them.
+    /// The steps since the last call and the transitions that they completed; `None` without steps.
     pub fn take_chunk(&mut self) -> Option<Chunk> {
         if self.chunk.is_empty() {
             return None;
         }
         let steps = std::mem::take(&mut self.chunk);
-        let sequence = self.memory.next_sequence;
-        self.memory.next_sequence += 1;
-        let first_step = self.memory.next_step - steps.len() as u64;
+        let sequence = self.saved.next_sequence;
+        self.saved.next_sequence += 1;
+        let first_step = self.saved.next_step - steps.len() as u64;
         let items = std::mem::take(&mut self.items);
         let frames = Bytes::from(std::mem::take(&mut self.frames));
-        Some(Chunk { lane: self.memory.key, sequence, first_step, steps, frames, items })
+        Some(Chunk { lane: self.saved.key, sequence, first_step, steps, frames, items })
     }
 
-    /// The lane as bytes. The caller takes the pending chunk first.
+    /// Serializes the lane. The caller must take the pending chunk first.
     pub fn save(&self) -> Result<Vec<u8>, LaneError> {
         assert!(self.chunk.is_empty(), "a lane is saved between chunks");
         let not_saved = || LaneError::StateNotSaved(self.environment.spec().game.clone());
         let environment = self.environment.save().ok_or_else(not_saved)?;
-        let saved = (&self.memory, environment, self.encoder.state());
-        Ok(postcard::to_stdvec(&saved).expect("a lane can always be written"))
+        let whole = (&self.saved, environment, self.encoder.state());
+        Ok(postcard::to_stdvec(&whole).expect("a lane can always be serialized"))
     }
 
-    /// Goes on from [`Lane::save`], in a lane made with the same rules and game.
+    /// Restores the state that [`Lane::save`] returned, in a lane with the same rules and game.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<(), LaneError> {
-        let (memory, environment, encoder): (Memory, Vec<u8>, EncoderState) =
+        let (saved, environment, encoder): (LaneState, Vec<u8>, EncoderState) =
             postcard::from_bytes(bytes).map_err(|error| LaneError::State(error.to_string()))?;
-        if memory.key != self.memory.key || memory.stack.as_slice().len() != self.state().len() {
-            return Err(LaneError::State("it is of another lane or shape".into()));
+        if saved.key != self.saved.key || saved.stack.as_slice().len() != self.state().len() {
+            return Err(LaneError::State("it belongs to another lane or has another shape".into()));
         }
         if !self.encoder.restore(encoder) {
-            return Err(LaneError::State("its frames are of another size".into()));
+            return Err(LaneError::State("its frames have another size".into()));
         }
         self.environment.restore(&environment)?;
-        self.memory = memory;
+        self.saved = saved;
         Ok(())
     }
 
-    /// Packs the observation: the size of the frame, and whether it is a key frame.
+    /// Compresses the observation. Returns the frame's size in bytes and whether it is a key frame.
     fn pack(&mut self) -> (u32, bool) {
         let before = self.frames.len();
         let key = self.encoder.encode_into(self.environment.observation(), &mut self.frames);
         ((self.frames.len() - before) as u32, key)
     }
 
+    /// Adds a step to the chunk, and the items whose last frame it is. Returns the step's number.
     fn push(&mut self, frame: (u32, bool), taken: Option<Taken>) -> Result<u64, LaneError> {
-        let number = self.memory.next_step;
+        let number = self.saved.next_step;
         let (frame_bytes, key_frame) = frame;
-        self.chunk.push(Step { frame_bytes, key_frame, starts_episode: self.memory.starts_episode, taken });
-        self.memory.next_step += 1;
-        self.memory.starts_episode = false;
-        for (first, length, priority) in self.memory.ready.drain(..) {
+        self.chunk.push(Step { frame_bytes, key_frame, starts_episode: self.saved.starts_episode, taken });
+        self.saved.next_step += 1;
+        self.saved.starts_episode = false;
+        for (first, length, priority) in self.saved.ready.drain(..) {
             let priority = match priority {
                 Some(priority) => InitialPriority::Of(Priority::try_new(priority)?),
                 None => InitialPriority::Largest,
@@ -215,37 +214,38 @@ impl Lane {
     }
 
     fn complete_all(&mut self, rules: &Rules, bootstrap: Option<&[f64]>) -> Result<(), LaneError> {
-        while !self.memory.window.is_empty() {
+        while !self.saved.window.is_empty() {
             self.complete_oldest(rules, bootstrap)?;
         }
         Ok(())
     }
 
-    /// The oldest transition ends in the state that comes next (whose frame is not pushed yet).
+    /// Completes the oldest transition. It ends in the next state, whose frame is not pushed yet.
     fn complete_oldest(&mut self, rules: &Rules, bootstrap: Option<&[f64]>) -> Result<(), LaneError> {
-        let memory = &mut self.memory;
+        let saved = &mut self.saved;
         let agent = &*rules.agent;
-        let folded = rules.returns.fold(agent, memory.window.iter().map(|moment| moment.taken));
-        let moment = memory.window.pop_front().expect("the window is not empty");
-        let action = usize::from(moment.taken.action);
-        let td = agent.target(&moment.q, action, folded, bootstrap) - moment.q[action];
-        let priority = rules.computes_priorities.then(|| agent.priority(&moment.q, action, td, None));
+        let folded = rules.returns.fold(agent, saved.window.iter().map(|step| step.taken));
+        let first = saved.window.pop_front().expect("the window is not empty");
+        let action = usize::from(first.taken.action);
+        let td = agent.target(&first.q, action, folded, bootstrap) - first.q[action];
+        let priority = rules.computes_priorities.then(|| agent.priority(&first.q, action, td, None));
         if let Some(priority) = priority {
             Priority::try_new(priority)?;
         }
-        let length = (memory.next_step - moment.number) as u8;
-        memory.ready.push((moment.number, length, priority));
+        let length = (saved.next_step - first.number) as u8;
+        saved.ready.push((first.number, length, priority));
         Ok(())
     }
 
+    /// Pushes the last observation as a step without action, and resets the environment.
     fn next_episode(&mut self, truncated: bool) -> Result<EpisodeEnd, LaneError> {
         let last = self.pack();
         self.push(last, None)?;
-        let end = EpisodeEnd { score: self.memory.score, steps: self.memory.steps, truncated };
+        let end = EpisodeEnd { score: self.saved.score, steps: self.saved.steps, truncated };
         self.environment.reset();
-        self.memory.stack.reset(self.environment.observation());
-        self.memory.starts_episode = true;
-        (self.memory.score, self.memory.steps) = (0.0, 0);
+        self.saved.stack.reset(self.environment.observation());
+        self.saved.starts_episode = true;
+        (self.saved.score, self.saved.steps) = (0.0, 0);
         Ok(end)
     }
 }

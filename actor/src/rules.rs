@@ -1,4 +1,4 @@
-//! What a player needs to know of a run's settings.
+//! The settings of a run that determine how a lane acts.
 
 use std::sync::Arc;
 
@@ -6,20 +6,19 @@ use agents::{Agent, Behaviour, Returns};
 use settings::Settings;
 use settings::choices::{EvaluationPolicy, InitialPriority};
 
-/// Settings of a run as a player sees them.
+/// The settings of a run that a lane needs.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    /// The algorithm.
     pub agent: Arc<dyn Agent>,
     /// How rewards fold into returns.
     pub returns: Returns,
-    /// Steps per transition, at most.
+    /// Maximum steps per transition.
     pub n_step: usize,
     /// Frames per state.
     pub stack: usize,
-    /// How frames are packed.
+    /// Compression of frames.
     pub codec: replay::codec::Codec,
-    /// Whether the actor computes the priority of a new transition; otherwise the shard gives it the largest so far.
+    /// Whether the actor computes the priority of a new transition. Otherwise the shard assigns the largest so far.
     pub computes_priorities: bool,
     random_steps: u64,
     epsilon: (f64, f64),
@@ -27,7 +26,6 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The rules of these settings.
     pub fn new(settings: &Settings) -> Self {
         Self {
             agent: agents::agent(settings),
@@ -42,7 +40,7 @@ impl Rules {
         }
     }
 
-    /// The behaviour after so many agent steps of the whole run.
+    /// The behaviour after `agent_steps` agent steps of the whole run.
     pub fn behaviour(&self, agent_steps: u64) -> Behaviour {
         if agent_steps < self.random_steps {
             return Behaviour::Random;
@@ -53,7 +51,7 @@ impl Rules {
     }
 }
 
-/// How an evaluated agent acts.
+/// The behaviour of an agent under evaluation.
 pub fn evaluation_behaviour(agent: &dyn Agent, policy: EvaluationPolicy) -> Behaviour {
     match policy {
         EvaluationPolicy::Greedy => Behaviour::Greedy,

@@ -1,4 +1,4 @@
-//! An actor from its command line: joins a run, plays in it or evaluates, joins again if it was replaced.
+//! Runs an actor process from its command line: joins a run, acts or evaluates, and rejoins if it was replaced.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,37 +21,37 @@ use tracing::{info, warn};
 
 use crate::evaluator::Evaluator;
 use crate::metrics::Metrics;
-use crate::playing::Playing;
+use crate::worker::Worker;
 
-/// How often a process that waits looks whether it shall end.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How often a waiting process polls for a stop signal.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How often a log line repeats what is waited for.
-const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
+/// Interval of the log line about a wait.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Plays many environments with the newest weights and streams what it sees to the replay shards.
+/// Plays many environments with the newest weights and streams the experience to the replay shards.
 ///
-/// One address is enough: the learner says what to play and where the shards are. Start as many as there are cores.
-/// 'quiver train' does all that on one machine.
+/// The learner's address is enough: the learner supplies the settings and the shard addresses. Start about one actor
+/// per core. 'quiver train' starts everything on one machine.
 #[derive(Debug, Parser)]
 #[command(name = "quiver-actor", version)]
 pub struct Args {
-    /// The learner: host:port or unix:/path
+    /// Address of the learner: host:port or unix:/path
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7700")]
     learner: Address,
-    /// What to show to learner and shards, and whom to believe ('quiver certs' makes it: actor); then connections are TLS
+    /// Secrets folder of this role ('quiver certs' creates it: actor). With it, connections use TLS
     #[arg(long, value_name = "DIR", env = "QUIVER_SECRETS", hide_env_values = true)]
     secrets: Option<PathBuf>,
-    /// Play whole games for their scores when the learner asks, instead of for experience
+    /// Evaluate: play whole games for their scores on request of the learner, and write nothing to the replay
     #[arg(long)]
     evaluate: bool,
-    /// Environments stepped side by side [default: the run's setting]
+    /// Environments per actor, stepped with one forward pass [default: the run's setting]
     #[arg(long)]
     lanes: Option<u32>,
-    /// Wish for this place among the actors; whoever has it is replaced [default: the lowest free one]
+    /// Request this actor index, evicting its current holder [default: the lowest free index]
     #[arg(long)]
     index: Option<u32>,
-    /// End when standard input does: whoever holds the other end has died
+    /// Exit when stdin closes (the parent process died)
     #[arg(long)]
     lifeline: bool,
     #[command(flatten)]
@@ -59,16 +59,16 @@ pub struct Args {
 }
 
 /// How a membership ended.
-pub(crate) enum End {
-    /// The run has ended, or this process shall.
+pub(crate) enum MembershipEnd {
+    /// The run has ended, or this process received a stop signal.
     Done,
-    /// Someone else has this place now, or the learner knows nothing of it: join as a new member.
+    /// Another process has this index now, or the learner does not know this member: join as a new member.
     Replaced(String),
-    /// The run goes on with other shards: join anew, in the same place.
-    Rearranged,
+    /// The run continues with other shards: rejoin with the same index.
+    ShardsChanged,
 }
 
-/// What both kinds of members work with.
+/// State that actors and evaluators share.
 pub(crate) struct Member {
     pub membership: Membership,
     pub credentials: Credentials,
@@ -87,10 +87,10 @@ impl Args {
             telemetry::lifeline();
         }
         telemetry::init(&self.telemetry)?;
-        // One thread of libtorch: many actors share the cores.
+        // One libtorch thread per process, because many actors share the cores.
         tch::set_num_threads(1);
         if self.lanes == Some(0) {
-            bail!("--lanes must be at least 1");
+            bail!("--lanes is 0, must be at least 1");
         }
         let credentials = Credentials::load(self.secrets.as_deref())?;
         let stop = stop_signal(self.evaluate)?;
@@ -100,43 +100,42 @@ impl Args {
         let metrics = Arc::new(Metrics::register(&registry));
         let name = if self.evaluate { "evaluator" } else { "actor" };
         runtime.block_on(telemetry::serve(&self.telemetry, name, registry, health.clone()))?;
-        let mut wish = self.index;
+        let mut requested_index = self.index;
         while !stop.load(Ordering::Relaxed) {
-            let Some(member) = self.join(&runtime, &credentials, wish, &metrics, &health, &stop)? else {
-                break;
-            };
+            let joined = self.join(&runtime, &credentials, requested_index, &metrics, &health, &stop)?;
+            let Some(member) = joined else { break };
             let index = member.membership.joined.index;
             metrics.incarnations.inc();
             let end = match self.evaluate {
                 true => Evaluator::new(member).run(&runtime)?,
-                false => Playing::new(member)?.run(&runtime)?,
+                false => Worker::new(member)?.run(&runtime)?,
             };
             match end {
-                End::Done => break,
-                End::Replaced(reason) => {
-                    warn!(reason, "joining again as a new member");
-                    // The place is someone else's: wishing for it again would only take it back.
-                    wish = None;
+                MembershipEnd::Done => break,
+                MembershipEnd::Replaced(reason) => {
+                    warn!(reason, index, "membership ended, rejoining as a new member");
+                    // Another process has the index now. Requesting it again would evict that process in turn.
+                    requested_index = None;
                 }
-                End::Rearranged => {
-                    info!("the run goes on with other shards; joining anew");
-                    wish = Some(index);
+                MembershipEnd::ShardsChanged => {
+                    info!(index, "shards of the run changed, rejoining");
+                    requested_index = Some(index);
                 }
             }
         }
         health.stopping();
-        info!("ends");
+        info!("process ends");
         drop(_entered);
         runtime.shutdown_timeout(Duration::from_secs(1));
         Ok(())
     }
 
-    /// Joins the run; `None` if it has ended, or this process shall.
+    /// Joins the run. `None` if the run has ended or this process received a stop signal.
     fn join(
         &self,
         runtime: &Runtime,
         credentials: &Credentials,
-        wish: Option<u32>,
+        index: Option<u32>,
         metrics: &Arc<Metrics>,
         health: &Health,
         stop: &Arc<AtomicBool>,
@@ -144,11 +143,11 @@ impl Args {
         let role = if self.evaluate { v1::Role::Evaluator } else { v1::Role::Actor };
         metrics.waits_for(Some("learner"));
         health.waiting(format!("the learner at {}", self.learner));
-        info!(learner = %self.learner, "joining");
+        info!(learner = %self.learner, "joining the run");
         let mut joining =
-            Box::pin(join(self.learner.clone(), credentials, role, wish, std::process::id().into()));
+            Box::pin(join(self.learner.clone(), credentials, role, index, std::process::id().into()));
         let membership = loop {
-            match runtime.block_on(async { timeout(LOOK_EVERY, &mut joining).await }) {
+            match runtime.block_on(async { timeout(POLL_INTERVAL, &mut joining).await }) {
                 Ok(joined) => break joined?,
                 Err(_) if stop.load(Ordering::Relaxed) => return Ok(None),
                 Err(_) => {}
@@ -160,14 +159,15 @@ impl Args {
             info!("the run has ended");
             return Ok(None);
         }
-        info!(run = joined.run, index = joined.index, incarnation = joined.incarnation, "joined");
-        let mut resolved: Resolved = serde_json::from_str(&joined.config)
-            .context("the learner's settings are unknown here: run the same version of quiver on both")?;
+        info!(run = joined.run, index = joined.index, incarnation = joined.incarnation, "joined the run");
+        let mut resolved: Resolved = serde_json::from_str(&joined.config).context(
+            "this actor does not know the learner's settings: run the same version of quiver on both",
+        )?;
         if let Some(lanes) = self.lanes {
             resolved.settings.lanes = lanes;
         }
         let architecture: Architecture = serde_json::from_str(&joined.architecture).context(
-            "the learner's network is of a kind unknown here: run the same version of quiver on both",
+            "this actor does not know the learner's network: run the same version of quiver on both",
         )?;
         let mut rng = seed::generator(resolved.settings.seed, Purpose::Weights, &[]);
         let network = QNetwork::random(architecture, tch::Device::Cpu, &mut rng)?;
@@ -178,41 +178,43 @@ impl Args {
 }
 
 impl Member {
-    /// Whether this membership is over.
-    pub fn end(&self) -> Option<End> {
+    /// Why this membership ends, if it does.
+    pub fn end(&self) -> Option<MembershipEnd> {
         if self.stop.load(Ordering::Relaxed) {
-            return Some(End::Done);
+            return Some(MembershipEnd::Done);
         }
-        let news = self.membership.news.borrow();
-        if news.finished {
+        let update = self.membership.updates.borrow();
+        if update.finished {
             info!("the run has ended");
-            return Some(End::Done);
+            return Some(MembershipEnd::Done);
         }
-        news.refused.clone().map(End::Replaced)
+        update.refused.clone().map(MembershipEnd::Replaced)
     }
 
-    /// Takes over weights.
+    /// Loads weights into the network.
     pub fn load(&mut self, weights: &Weights) -> Result<()> {
-        self.network.load(&weights.safetensors).context("the learner's weights do not fit")?;
+        self.network.load(&weights.safetensors).context(
+            "the learner's weights do not match its network: run the same version of quiver on both",
+        )?;
         self.metrics.weights_version.set(weights.version.number as i64);
         self.metrics.weights_loads.inc();
         Ok(())
     }
 
-    /// Waits for weights that `wanted` picks.
+    /// Waits for weights for which `wanted` is true. An error says why the membership ended first.
     pub fn wait_for_weights(
         &mut self,
         runtime: &Runtime,
         what: &str,
         wanted: impl Fn(&Weights) -> bool,
-    ) -> std::result::Result<Arc<Weights>, End> {
-        let mut news = self.membership.news.clone();
-        let mut told = None;
+    ) -> std::result::Result<Arc<Weights>, MembershipEnd> {
+        let mut updates = self.membership.updates.clone();
+        let mut logged_at = None;
         loop {
             if let Some(end) = self.end() {
                 return Err(end);
             }
-            let newest = news.borrow_and_update().weights.clone();
+            let newest = updates.borrow_and_update().weights.clone();
             if let Some(weights) = newest.filter(|weights| wanted(weights)) {
                 self.metrics.waits_for(None);
                 self.health.ready();
@@ -220,17 +222,19 @@ impl Member {
             }
             self.metrics.waits_for(Some(what));
             self.health.waiting(format!("{what} from the learner"));
-            if told.is_none_or(|at: std::time::Instant| at.elapsed() >= COMPLAIN_EVERY) && what == "weights" {
-                told = Some(std::time::Instant::now());
-                info!(for_what = what, "waiting");
+            // An evaluator without a request is idle, which is not worth a log line.
+            let due = logged_at.is_none_or(|at: std::time::Instant| at.elapsed() >= LOG_INTERVAL);
+            if due && what == "weights" {
+                logged_at = Some(std::time::Instant::now());
+                info!("waiting for the learner's weights");
             }
-            let _ = runtime.block_on(async { timeout(LOOK_EVERY, news.changed()).await });
+            let _ = runtime.block_on(async { timeout(POLL_INTERVAL, updates.changed()).await });
         }
     }
 }
 
-/// True once SIGINT or SIGTERM came; a second one ends the process at once. An evaluator has nothing to lose and ends at
-/// the first.
+/// Becomes true on SIGINT or SIGTERM; a second signal ends the process at once. An evaluator has no data to lose, so it
+/// ends at the first signal.
 fn stop_signal(at_once: bool) -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {

@@ -1,32 +1,32 @@
-//! A lane's transitions against the episode they came from, in an environment where every step is scripted.
+//! Compares a lane's transitions with the episode that produced them, in an environment where every step is scripted.
 
 use actor::Rules;
 use agents::Behaviour;
 
 use actor::lane::Lane;
-use envs::{Element, EnvError, Environment, Image, Observation, Outcome, Spec};
+use envs::{Element, EnvError, Environment, Image, Observation, Spec, StepOutcome};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use replay::{Chunk, InitialPriority, LaneKey, NewItem, Step, Store, StoreOptions, WeightsVersion, testing};
 use settings::Settings;
 use settings::choices::RewardClip;
 
-/// Frame n shows the number n; the script says what each step leads to.
+/// Frame n contains the number n; the script defines the outcome of each step.
 struct Scripted {
     spec: Spec,
-    script: Vec<Outcome>,
+    script: Vec<StepOutcome>,
     at: usize,
     shown: [u8; 1],
 }
 
-const GOES_ON: Outcome =
-    Outcome { reward: 1.0, terminated: false, truncated: false, life_lost: false, frames: 4 };
-const LIFE_LOST: Outcome = Outcome { life_lost: true, ..GOES_ON };
-const OVER: Outcome = Outcome { terminated: true, ..GOES_ON };
-const CUT: Outcome = Outcome { truncated: true, ..GOES_ON };
+const CONTINUES: StepOutcome =
+    StepOutcome { reward: 1.0, terminated: false, truncated: false, life_lost: false, frames: 4 };
+const LIFE_LOST: StepOutcome = StepOutcome { life_lost: true, ..CONTINUES };
+const OVER: StepOutcome = StepOutcome { terminated: true, ..CONTINUES };
+const CUT: StepOutcome = StepOutcome { truncated: true, ..CONTINUES };
 
 impl Scripted {
-    fn new(script: &[Outcome]) -> Self {
+    fn new(script: &[StepOutcome]) -> Self {
         let observation = Observation { element: Element::U8, shape: vec![1] };
         let actions = vec!["a".into(), "b".into()];
         let spec = Spec { game: "scripted".into(), actions, observation, frames_per_step: 4 };
@@ -41,10 +41,10 @@ impl Environment for Scripted {
     fn reset(&mut self) {
         self.shown[0] += 1;
     }
-    fn step(&mut self, _: usize) -> Outcome {
+    fn step(&mut self, _: usize) -> StepOutcome {
         self.shown[0] += 1;
         self.at += 1;
-        Outcome { reward: self.at as f32, ..self.script[self.at - 1] }
+        StepOutcome { reward: self.at as f32, ..self.script[self.at - 1] }
     }
     fn observation(&self) -> &[u8] {
         &self.shown
@@ -71,12 +71,12 @@ fn settings(n_step: u32) -> Settings {
     settings
 }
 
-/// Q-values that name the state they belong to.
+/// Q-values that identify their state.
 fn q_of(state: &[u8]) -> Vec<f64> {
     vec![f64::from(*state.last().unwrap()) * 0.01, 0.02]
 }
 
-fn lane(script: &[Outcome], rules: &Rules) -> Lane {
+fn lane(script: &[StepOutcome], rules: &Rules) -> Lane {
     let key = LaneKey { actor: 3, incarnation: 7, lane: 1 };
     Lane::new(key, Box::new(Scripted::new(script)), ChaCha8Rng::seed_from_u64(1), rules)
 }
@@ -88,7 +88,7 @@ fn act(lane: &mut Lane, rules: &Rules) -> Option<Chunk> {
     lane.take_chunk()
 }
 
-fn play(script: &[Outcome], rules: &Rules) -> Vec<Chunk> {
+fn play(script: &[StepOutcome], rules: &Rules) -> Vec<Chunk> {
     let mut lane = lane(script, rules);
     (0..script.len()).filter_map(|_| act(&mut lane, rules)).collect()
 }
@@ -100,14 +100,14 @@ fn spans(chunks: &[Chunk]) -> Vec<(u64, u8)> {
 #[test]
 fn windows_have_n_steps_and_stop_at_an_end() {
     let rules = Rules::new(&settings(3));
-    let script = [GOES_ON, GOES_ON, GOES_ON, GOES_ON, OVER, GOES_ON];
+    let script = [CONTINUES, CONTINUES, CONTINUES, CONTINUES, OVER, CONTINUES];
     // Steps 0 to 4 and the final observation 5; the next episode starts with step 6.
     assert_eq!(spans(&play(&script, &rules)), [(0, 3), (1, 3), (2, 3), (3, 2), (4, 1)]);
 }
 
 #[test]
 fn a_lost_life_ends_a_window_but_not_the_frame_stack() {
-    let script = [GOES_ON, LIFE_LOST, GOES_ON, GOES_ON];
+    let script = [CONTINUES, LIFE_LOST, CONTINUES, CONTINUES];
     let rules = Rules::new(&settings(3));
     let chunks = play(&script, &rules);
     // The two windows that the lost life ends wait for the frame after it, which is step 2.
@@ -123,9 +123,9 @@ fn a_lost_life_ends_a_window_but_not_the_frame_stack() {
 }
 
 #[test]
-fn both_kinds_of_end_ship_the_last_observation_as_a_step_without_action() {
+fn both_kinds_of_end_send_the_last_observation_as_a_step_without_action() {
     for end in [OVER, CUT] {
-        let chunks = play(&[GOES_ON, end, GOES_ON], &Rules::new(&settings(1)));
+        let chunks = play(&[CONTINUES, end, CONTINUES], &Rules::new(&settings(1)));
         let shown: Vec<(u8, bool, bool)> = steps(&chunks)
             .into_iter()
             .map(|(frame, step)| (frame, step.taken.is_some(), step.starts_episode))
@@ -140,7 +140,7 @@ fn steps(chunks: &[Chunk]) -> Vec<(u8, Step)> {
     steps.collect()
 }
 
-/// The priority of a transition, worked out from the steps that were sent.
+/// The priority of a transition, computed from the steps that were sent.
 fn expected_priority(settings: &Settings, item: &NewItem, chunks: &[Chunk]) -> f64 {
     let steps = steps(chunks);
     let (first, length) = (item.first as usize, usize::from(item.length));
@@ -154,7 +154,7 @@ fn expected_priority(settings: &Settings, item: &NewItem, chunks: &[Chunk]) -> f
     let bootstrap = (!ended).then(|| value::soft::value(&next, beta));
     let target = value::target::n_step_soft(&rewards, &logs, settings.discount, beta, bootstrap);
     let action = usize::from(taken[0].action);
-    settings.strategy.priority(&value::strategy::Experience {
+    settings.strategy.priority(&value::strategy::PriorityInputs {
         q: &q,
         action,
         td: target - q[action],
@@ -168,7 +168,9 @@ fn expected_priority(settings: &Settings, item: &NewItem, chunks: &[Chunk]) -> f
 fn initial_priorities_are_those_of_the_networks_own_values() {
     for n_step in [1, 3] {
         let settings = settings(n_step);
-        let script = [GOES_ON, LIFE_LOST, GOES_ON, GOES_ON, GOES_ON, OVER, GOES_ON, GOES_ON, CUT, GOES_ON];
+        let script = [
+            CONTINUES, LIFE_LOST, CONTINUES, CONTINUES, CONTINUES, OVER, CONTINUES, CONTINUES, CUT, CONTINUES,
+        ];
         let chunks = play(&script, &Rules::new(&settings));
         let items: Vec<NewItem> = chunks.iter().flat_map(|chunk| chunk.items.clone()).collect();
         assert!(items.len() >= 8);
@@ -183,22 +185,22 @@ fn initial_priorities_are_those_of_the_networks_own_values() {
 
 #[test]
 fn a_store_takes_every_chunk() {
-    let script: Vec<Outcome> =
-        [GOES_ON, GOES_ON, LIFE_LOST, GOES_ON, OVER, CUT, OVER, GOES_ON, CUT].repeat(6);
+    let script: Vec<StepOutcome> =
+        [CONTINUES, CONTINUES, LIFE_LOST, CONTINUES, OVER, CUT, OVER, CONTINUES, CUT].repeat(6);
     let rules = Rules::new(&settings(2));
     let options = StoreOptions { stack: 2, frame_bytes: 1, ..testing::options() };
     let mut store = Store::new(options, 0).unwrap();
     for chunk in play(&script, &rules) {
         store.insert(&chunk).unwrap();
     }
-    // Every acted step but those whose window is still open became a transition.
+    // Every step with an action became a transition, except those whose window is still open.
     assert_eq!(store.tables()[0].len(), script.len());
     assert_eq!(store.counters().items_without_frames, 0);
 }
 
 #[test]
-fn a_restored_lane_goes_on_as_if_nothing_happened() {
-    let script = [GOES_ON, LIFE_LOST, GOES_ON, GOES_ON, OVER, GOES_ON, CUT, GOES_ON, GOES_ON];
+fn a_restored_lane_continues_exactly_where_it_was_saved() {
+    let script = [CONTINUES, LIFE_LOST, CONTINUES, CONTINUES, OVER, CONTINUES, CUT, CONTINUES, CONTINUES];
     let rules = Rules::new(&settings(3));
     let straight = play(&script, &rules);
     for stop in 0..script.len() {
@@ -213,9 +215,9 @@ fn a_restored_lane_goes_on_as_if_nothing_happened() {
 }
 
 #[test]
-fn values_that_are_no_numbers_stop_the_lane() {
+fn a_nan_value_stops_the_lane() {
     let rules = Rules::new(&settings(1));
-    let mut lane = lane(&[GOES_ON, GOES_ON], &rules);
+    let mut lane = lane(&[CONTINUES, CONTINUES], &rules);
     act(&mut lane, &rules);
     let broken = [f64::NAN, 0.0];
     let result = lane.act(&rules, Behaviour::Random, WeightsVersion::default(), &broken, q_of);

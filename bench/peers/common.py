@@ -1,4 +1,4 @@
-"""What both peer benchmarks share: summaries of rounds and progress messages."""
+"""Shared code of the peer benchmarks: summaries of rounds and progress messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def summary(rates: Sequence[float]) -> dict[str, float]:
 
 
 def lowest(times: Sequence[float]) -> dict[str, float]:
-    """The same of times, of which the lowest is the best."""
+    """The best (lowest) and the median of times."""
     return {"best": min(times), "median": statistics.median(times)}
 
 

@@ -1,6 +1,6 @@
-"""Our own Python client as a learner in Python would use it: batches into ready arrays, priorities back after each.
+"""Benchmarks Quiver's Python client as a learner in Python uses it: batches into preallocated arrays, priorities back after each.
 
-It draws from a shard that is there and filled already, and prints JSON: transitions per second for each batch size.
+It samples from a running, filled shard, and prints JSON: transitions per second for each batch size.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from quiver_replay import Client
 
 from common import log, summary
 
-# Of the frames that the shard holds.
+# Shape of the shard's frames.
 SHAPE = (84, 84)
 
 
@@ -33,7 +33,7 @@ def rate(client: Client, batch_size: int, seconds: float, rng: np.random.Generat
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--address", required=True, help="of the shard: unix:/path or host:port")
-    parser.add_argument("--seconds", type=float, default=1.0, help="length of one stretch")
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of one measurement")
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     client = Client(arguments.address, SHAPE)

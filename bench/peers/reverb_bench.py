@@ -1,8 +1,8 @@
 """Measures dm-reverb as a replay service and prints one JSON object; README.md explains its keys.
 
-The server is a process of its own, and so is each group of writers; the sampler is this process. All of them
+The server and each group of writers are separate processes; the sampler is this process. All of them
 run this file. A step is one frame with its action and reward; each step makes one item over the last five
-frames, with a priority of its own.
+frames, with its own priority.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ Times = Callable[[int, str, float], list[float]]
 
 @dataclass(frozen=True)
 class Writing:
-    """A way to write: which of reverb's writers, and with what chunks.
+    """A way to write: the kind of reverb writer and its chunks.
 
     `trajectory` is `TrajectoryWriter`; a chunk of None is its auto-tuned chunker, which makes chunks of at
     most `keep` steps. `sequence` is the older `Writer`, with or without delta encoding; its items hold all
@@ -92,7 +92,7 @@ WRITINGS = [
     *(Writing("sequence", chunk=n, keep=n, delta=d) for n in (5, 10, 20, 50, 100) for d in (False, True)),
     Writing("structured"),
 ]
-# Long chunks are left out for sampling: a sample takes whole chunks with it.
+# Not measured with long chunks: a sample transfers whole chunks.
 SAMPLED = ("trajectory-auto5", "trajectory-5", "trajectory-10", "sequence-5", "structured")
 QUICK = (
     "trajectory-auto5", "trajectory-10", "trajectory-20", "sequence-20", "sequence-100-delta", "structured")
@@ -101,7 +101,7 @@ KINDS = ("trajectory", "sequence", "structured")
 
 @dataclass(frozen=True)
 class Crew:
-    """How many writers there are: processes, and threads in each."""
+    """The number of writers: processes, and threads in each."""
 
     processes: int
     threads: int
@@ -148,7 +148,7 @@ def signature(kind: str) -> dict[str, tf.TensorSpec]:
 
 
 def serve() -> None:
-    """Runs a server with empty tables, says its port and stays until the standard input ends."""
+    """Runs a server with empty tables, prints its port and serves until standard input closes."""
     tables = [
         reverb.Table(
             name=kind,
@@ -175,9 +175,9 @@ def load(frames: Path, game: str) -> np.ndarray:
 
 
 def play(frames: Path, games: Sequence[str], offset: int) -> Iterator[Step]:
-    """Steps without end: a segment of each game in turn, beginning with the game number `offset`.
+    """An endless stream of steps: a segment of each game in turn, beginning with the game number `offset`.
 
-    Everything is made beforehand, so that a writer spends its time in reverb.
+    All steps are prepared in advance, so that a writer spends its time in reverb.
     """
     rng = np.random.default_rng(offset)
     rotated = [games[(offset + i) % len(games)] for i in range(len(games))]
@@ -198,7 +198,7 @@ def play(frames: Path, games: Sequence[str], offset: int) -> Iterator[Step]:
 
 @dataclass
 class Writer:
-    """A writer of any kind: write a step with its item, wait for all items, wait until few are under way."""
+    """A writer of any kind: write a step with its item, wait for all items, wait until few are in flight."""
 
     step: Callable[[Step], None]
     flush: Callable[[], None]
@@ -226,7 +226,7 @@ def open_trajectory(client: reverb.Client, table: str, writing: Writing) -> Writ
 
 
 def open_sequence(client: reverb.Client, table: str, writing: Writing) -> Writer:
-    """The older `Writer`, which bounds by itself how many items are on their way.
+    """The older `Writer`, which limits the items in flight by itself.
 
     Its buffer is longer than an item: with one of just five steps, the items after a flush in the middle of a
     chunk point outside of their chunks and can't be sampled.
@@ -251,7 +251,7 @@ def open_sequence(client: reverb.Client, table: str, writing: Writing) -> Writer
 
 
 def open_structured(client: reverb.Client, table: str, writing: Writing) -> Writer:
-    """A `StructuredWriter`, which makes an item by itself as soon as there are five steps."""
+    """A `StructuredWriter`, which creates items by itself from five steps on."""
     structure = {"frame": None, "action": None, "reward": None, "priority": None}
     reference = reverb.structured_writer.create_reference_step(structure)
     pattern = {
@@ -270,7 +270,7 @@ OPEN = {"trajectory": open_trajectory, "sequence": open_sequence, "structured": 
 
 
 class WriterThread:
-    """One of the writers of a process: a stream of steps and where they go."""
+    """One of the writers of a process: a stream of steps and its destination."""
 
     def __init__(self, order: Json, number: int) -> None:
         writing = Writing(**order["writing"])
@@ -281,7 +281,7 @@ class WriterThread:
         self.items = 0
 
     def pump(self, count: int | None = None, seconds: float | None = None) -> None:
-        """Writes for so many steps or seconds, then waits until the server has confirmed each item."""
+        """Writes for a number of steps or seconds, then waits until the server has confirmed each item."""
         self.items = 0
         end = time.monotonic() + seconds if seconds is not None else None
         while (end is None or time.monotonic() < end) and (count is None or self.items < count):
@@ -294,7 +294,7 @@ class WriterThread:
 
 
 def write() -> None:
-    """Obeys orders, one line of JSON each: which table to write and how, then how long, repeatedly."""
+    """Executes commands, one line of JSON each: the table and the way to write, then the duration, repeatedly."""
     threads: list[WriterThread] = []
     for line in sys.stdin:
         order = json.loads(line)
@@ -312,7 +312,7 @@ def write() -> None:
 
 
 class Child:
-    """This file in another process, which ends when its input does or when this process kills it."""
+    """This file in another process, which ends when its input closes or when this process kills it."""
 
     def __init__(self, role: str) -> None:
         self.errors = tempfile.TemporaryFile(mode="w+")
@@ -322,13 +322,13 @@ class Child:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
 
     def tell(self, order: Json) -> None:
-        """Sends an order and does not wait for the answer."""
+        """Sends a command without waiting for the reply."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()
 
     def hear(self) -> Json:
-        """Waits for the next answer."""
+        """Waits for the next reply."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
@@ -344,7 +344,7 @@ class Child:
 
 
 class Server:
-    """A server process and what can be asked about it."""
+    """A server process and its resource use."""
 
     def __init__(self, child: Child) -> None:
         self.child = child
@@ -357,19 +357,19 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / TICKS
 
     def resident_bytes(self) -> int:
-        """How much memory the server has in RAM."""
+        """Resident memory of the server."""
         status = Path(f"/proc/{self.child.process.pid}/status").read_text()
         return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
     def await_quiet(self, table: str) -> None:
-        """Waits until no more items come: some are still under way when a writer thinks that it has ended."""
+        """Waits until no more items arrive: some are still in flight after a writer reports its end."""
         seen = -1
         while (stored := self.client.server_info()[table].rate_limiter_info.insert_stats.completed) != seen:
             seen = stored
             time.sleep(0.5)
 
     def await_items(self, table: str, items: int) -> None:
-        """Waits until a table holds as many items as were written: `Writer.flush` does not wait by itself."""
+        """Waits until a table holds all written items: `Writer.flush` does not wait."""
         end = time.monotonic() + 30
         while (held := self.client.server_info()[table].current_size) != items:
             if held > items or time.monotonic() > end:
@@ -383,7 +383,7 @@ def winner(tried: dict[Way, float], again: Callable[[Way], Iterable[float]]) -> 
 
 
 class Bench:
-    """A server, four processes of writers, and what is measured with them."""
+    """A server, four writer processes, and the measurements with them."""
 
     def __init__(self, args: argparse.Namespace, stack: contextlib.ExitStack) -> None:
         self.args = args
@@ -392,7 +392,7 @@ class Bench:
         self.writers = [self.start("write") for _ in range(4)]
 
     def start(self, role: str) -> Child:
-        """Starts a process that ends with the benchmark, whatever happens."""
+        """Starts a process that always ends with the benchmark."""
         child = Child(role)
         self.stack.callback(child.close)
         return child
@@ -415,7 +415,7 @@ class Bench:
         return group
 
     def insert_once(self, writing: Writing, crew: Crew, game: str, seconds: float) -> tuple[float, float]:
-        """Items per second of wall time and per CPU second of the server, over one stretch."""
+        """Items per second of wall time and per CPU second of the server, in one measurement."""
         server, table = self.server, writing.kind
         group = self.prepare(server, table, writing, crew, game)
         before = crew.processes * crew.threads * FIRST_ITEMS
@@ -460,7 +460,7 @@ class Bench:
         return rates
 
     def resident(self, insert: Json) -> Json:
-        """Bytes per transition of each game, in the smallest way to write and in the fastest."""
+        """Bytes per transition of each game, for the smallest and for the fastest way to write."""
         long = [writing for writing in self.args.writings if (writing.chunk or 0) >= SMALL_CHUNK]
         tried = {writing: self.growth(writing, MIXED) for writing in long}
         smallest = min(tried, key=lambda writing: tried[writing])
@@ -472,7 +472,7 @@ class Bench:
         }
 
     def resident_games(self, writing: Writing) -> Json:
-        """Bytes per transition of each game in one way to write, the median of all rounds."""
+        """Bytes per transition of each game for one way to write, the median of all rounds."""
         sizes = {
             game: statistics.median(self.growth(writing, game) for _ in range(self.args.resident_rounds))
             for game in [*self.args.games, MIXED]
@@ -481,7 +481,7 @@ class Bench:
         return {"config": writing.name, "bytes_per_item": sizes}
 
     def growth(self, writing: Writing, game: str) -> float:
-        """By how many bytes a new server grows for each item; one that has freed memory would grow less."""
+        """Growth in bytes per item of a new server; a server with freed memory would grow less."""
         server, table = self.start_server(), writing.kind
         writer, = self.prepare(server, table, writing, Crew(1, 1), game)
         sizes, held = [], FIRST_ITEMS
@@ -512,7 +512,7 @@ class Bench:
         return rates, cores
 
     def sample_trials(self) -> dict[int, dict[tuple[Writing, Reading], float]]:
-        """A first look at every way to sample, for each size of batch."""
+        """A short measurement of every way to sample, for each batch size."""
         tried: dict[int, dict[tuple[Writing, Reading], float]] = {batch: {} for batch in BATCHES}
         for writing in self.args.writings:
             if writing.name not in SAMPLED:
@@ -527,7 +527,7 @@ class Bench:
         return tried
 
     def sample(self) -> Json:
-        """Finds the fastest way to sample and measures it, for each size of batch."""
+        """Finds the fastest way to sample and measures it, for each batch size."""
         result: Json = {}
         for batch, tried in self.sample_trials().items():
             writing, reading = winner(tried, lambda way: self.sample_rounds(way[0], batch, way[1])[0])
@@ -543,7 +543,7 @@ class Bench:
         return result
 
     def latency(self, insert: Json, sample: Json) -> Json:
-        """The time that one batch takes while four writers insert, in the way with the lowest p99, as often as rounds."""
+        """The latency of one batch while four writers insert, for the way with the lowest p99, in every round."""
         names = {insert["4"]["config"], *(found["written_by"] for found in sample.values())}
         crew = next(crew for crew in CREWS[4] if crew.name == insert["4"]["writers"])
         ways = {
@@ -560,7 +560,7 @@ class Bench:
         return {"config": best, "writers": crew.name, **tried[best], **figures, "tried": tried}
 
     def latency_of(self, writing: Writing, crew: Crew, times: Times) -> Json:
-        """p50 and p99 of one way to sample, while the writers write."""
+        """p50 and p99 of one way to sample during inserts."""
         table = writing.kind
         self.fill(writing, table)
         group = self.prepare(self.server, table, writing, crew, MIXED)
@@ -577,7 +577,7 @@ class Bench:
 
 
 def readings(batch: int) -> list[Reading]:
-    """The ways to sample that are tried for one size of batch."""
+    """The ways to sample that are measured for one batch size."""
     return [
         *(Reading(workers, in_flight * batch, 2, True) for workers in (1, 2) for in_flight in (1, 3)),
         Reading(2, 3 * batch, 8, True),
@@ -611,7 +611,7 @@ def sample_rates(
 
 
 def run_for(action: Callable[[], None], seconds: float) -> float:
-    """Repeats an action for at least so many seconds and returns how often per second it was done."""
+    """Repeats an action for at least `seconds` and returns its rate per second."""
     start, done = time.monotonic(), 0
     while (now := time.monotonic()) < start + seconds or done < 3:
         action()
@@ -620,7 +620,7 @@ def run_for(action: Callable[[], None], seconds: float) -> float:
 
 
 def timed(action: Callable[[], Any], seconds: float) -> list[float]:
-    """Repeats an action for so many seconds, after some to warm up, and returns the time of each."""
+    """Repeats an action for `seconds`, after a warm-up, and returns the time of each."""
     for _ in range(5):
         action()
     taken = []
@@ -633,7 +633,7 @@ def timed(action: Callable[[], Any], seconds: float) -> list[float]:
 
 
 def client_times(port: int, table: str, seconds: float) -> list[float]:
-    """Times of batches through `Client.sample`, which asks for exactly this batch; arrays are stacked."""
+    """Times of batches through `Client.sample`, which requests exactly this batch; arrays are stacked."""
     client = reverb.Client(f"localhost:{port}")
 
     def one() -> None:
@@ -645,7 +645,7 @@ def client_times(port: int, table: str, seconds: float) -> list[float]:
 
 
 def dataset_times(in_flight: int) -> Times:
-    """Times of batches through a dataset that prepares no batch, but asks for so many samples ahead."""
+    """Times of batches through a dataset that prepares no batch, but prefetches a number of samples."""
 
     def times(port: int, table: str, seconds: float) -> list[float]:
         dataset = reverb.TrajectoryDataset.from_table_signature(
@@ -683,13 +683,13 @@ def measure(args: argparse.Namespace) -> Json:
 
 
 def arguments() -> argparse.Namespace:
-    """The options, checked."""
+    """Parses and validates the options."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--frames", type=Path, required=True, help="directory with <game>.raw")
-    parser.add_argument("--games", default="pong,breakout,qbert,seaquest", help="names, with commas between")
+    parser.add_argument("--games", default="pong,breakout,qbert,seaquest", help="comma-separated names")
     parser.add_argument("--seconds", type=float, default=2.0, help="length of a round")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="few ways, short stretches: a first look")
+    parser.add_argument("--quick", action="store_true", help="few ways, short measurements")
     args = parser.parse_args()
     args.games = args.games.split(",")
     for game in args.games:
@@ -705,14 +705,14 @@ def arguments() -> argparse.Namespace:
 
 
 def end_with_parent(parent: int) -> None:
-    """Lets the system kill this process when the benchmark ends, and ends it if that has happened."""
+    """Makes the kernel kill this process when the benchmark ends, and exits if it has already ended."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit("the benchmark has ended")
 
 
 def main() -> None:
-    """Does what the first argument says: serve, write, or measure, which is the default."""
+    """Runs the role of the first argument: serve, write, or measure (the default)."""
     roles = {"serve": serve, "write": write}
     role = sys.argv[1] if len(sys.argv) > 1 else ""
     if role in roles:

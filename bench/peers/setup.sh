@@ -1,8 +1,8 @@
 #!/bin/sh
-# Makes the Python environments of the peer benchmarks: VENV_DIR/reverb, VENV_DIR/trees, and VENV_DIR/quiver for our own
+# Creates the Python environments of the peer benchmarks: VENV_DIR/reverb, VENV_DIR/trees, and VENV_DIR/quiver for Quiver's
 # client.
-# The peers' are two because dm-reverb wants tensorflow 2.15 with an old numpy and torchrl a recent torch.
-# What is already there with the same versions is left alone.
+# The peers need two because dm-reverb requires tensorflow 2.15 with an old numpy and torchrl a recent torch.
+# An existing environment with the same versions is kept.
 set -eu
 
 [ $# -eq 1 ] || { echo "usage: $0 VENV_DIR" >&2; exit 2; }
@@ -28,7 +28,7 @@ pip_install() {
     fi
     if ! PIP_DISABLE_PIP_VERSION_CHECK=1 "$@" >"$log" 2>&1; then
         tail -n 20 "$log" >&2
-        echo "peers: pip could not install $name; the whole log is $log" >&2
+        echo "peers: pip could not install $name; the complete log is in $log" >&2
         exit 1
     fi
 }
@@ -52,5 +52,5 @@ install() {
 install reverb dm-reverb==0.14.0 tensorflow-cpu==2.15.1 'numpy<2' 'setuptools<80'
 install trees cpprb==11.0.0 torchrl==0.14.0 torch==2.14.1 'numpy<2'
 install quiver numpy
-# Ours changes with every commit.
+# Quiver's client is reinstalled each time because it may have changed.
 pip_install quiver --no-deps --force-reinstall "$(dirname "$0")/../../clients/python"

@@ -1,6 +1,6 @@
 """Measures prioritized sampling of cpprb and torchrl on one thread and prints one JSON object; see README.md.
 
-Everything has a million small items with random priorities. A call of `sample` or `update` is for a batch.
+Every structure has a million small items with random priorities. A call of `sample` or `update` handles one batch.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ ALPHA = 0.6
 BETA = 0.4
 SAMPLE_SIZES = (32, 512)
 UPDATE_SIZE = 512
-# As many updates as there are items before the first comes again, as on our side.
+# Updates repeat only after every item was updated once, as in Quiver's benchmark.
 BATCHES = ITEMS // UPDATE_SIZE
 
 Calls = dict[str, Callable[[int], Any]]
 
 
 class Batches:
-    """Indices and priorities for updates, made beforehand, as arrays and as tensors."""
+    """Indices and priorities for updates, prepared in advance, as arrays and as tensors."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.indices = rng.integers(0, ITEMS, (BATCHES, UPDATE_SIZE))
@@ -56,7 +56,7 @@ class Batches:
 
 
 def with_sizes(sample: Callable[[int], Any], update: Callable[[int], Any]) -> Calls:
-    """The calls that are measured, by name; each takes the number of the call."""
+    """The measured calls, by name; each takes the number of the call."""
     calls: Calls = {f"sample({size})": lambda _, size=size: sample(size) for size in SAMPLE_SIZES}
     calls[f"update({UPDATE_SIZE})"] = lambda number: update(number % BATCHES)
     return calls
@@ -126,7 +126,7 @@ PEERS: dict[str, Callable[[np.ndarray, Batches], Calls]] = {
 
 
 def calls_per_cpu_second(call: Callable[[int], Any], seconds: float) -> float:
-    """How often a call is done in one second of CPU time of this process."""
+    """Calls per second of CPU time of this process."""
     start = time.process_time()
     done = 0
     while (now := time.process_time()) < start + seconds:
@@ -153,11 +153,11 @@ def measure(seconds: float, rounds: int) -> dict[str, dict[str, dict[str, float]
 
 
 def main() -> None:
-    """Reads the options, measures and prints."""
+    """Parses the options, measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=1.0, help="CPU seconds of a round")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="short rounds: a first look")
+    parser.add_argument("--quick", action="store_true", help="short rounds")
     args = parser.parse_args()
     seconds = min(args.seconds, 0.2) if args.quick else args.seconds
     torch.set_num_threads(1)

@@ -3,7 +3,7 @@
 //! It stands for the least that an update can cost. It computes no priorities, weighs no transition, clamps no
 //! gradient, reports no figure and never copies its target network.
 
-use agents::Batch;
+use agents::TensorBatch;
 use anyhow::Result;
 use settings::Settings;
 use tch::nn::{
@@ -35,7 +35,7 @@ impl BareLearner {
     }
 
     /// One gradient step: r + γ·β·logsumexp(Q′/β), Huber, Adam.
-    pub fn update(&mut self, batch: &Batch) {
+    pub fn update(&mut self, batch: &TensorBatch) {
         let pixels = |states: &Tensor| states.to_kind(Kind::Float) / 255.0;
         let targets = no_grad(|| {
             let next = self.target.forward(&pixels(&batch.next_states));

@@ -109,7 +109,7 @@ fn settings(lockstep: bool) -> Result<Resolved> {
     Ok(Layers { preset: Some(PRESET), flags, ..Layers::default() }.resolve(Some(GAME))?)
 }
 
-/// Writes the settings for whoever is started.
+/// Writes the settings for the processes.
 fn write_settings(directory: &Path, lockstep: bool) -> Result<String> {
     let path = directory.join(format!("lockstep-{lockstep}.toml"));
     fs::write(&path, settings(lockstep)?.to_toml(false))?;
@@ -132,7 +132,7 @@ fn cluster(directory: &Path, window: Duration) -> Result<Half> {
     let mut learner = start("quiver-learner", &flags)?;
     let actor = start("quiver-actor", &["--learner", &learner_address])?;
     learner.wait("make an update", FIRST_PATIENCE, |learner| {
-        Ok(learner.metrics()?.get("learner_updates_total")? > 0.0)
+        Ok(learner.metrics()?.get("quiver_learner_updates_total")? > 0.0)
     })?;
 
     let look = || -> Result<(Metrics, [f64; 3])> {
@@ -150,11 +150,13 @@ fn cluster(directory: &Path, window: Duration) -> Result<Half> {
     let grown = |name: &str| after.since(&before, name);
     let cpu: [f64; 3] = std::array::from_fn(|process| (cpu_after[process] - cpu_before[process]) / wall);
     Ok(Half {
-        frames: grown("learner_frames")? / wall,
-        updates: grown("learner_updates_total")? / wall,
-        samples_per_insert: Some(grown("learner_samples_total")? / grown("learner_inserts_total")?),
-        not_libtorch: Some(1.0 - grown("learner_update_seconds_sum")? / wall),
-        batch_wait: Some(grown("learner_batch_wait_seconds_total")? / wall),
+        frames: grown("quiver_learner_frames")? / wall,
+        updates: grown("quiver_learner_updates_total")? / wall,
+        samples_per_insert: Some(
+            grown("quiver_learner_samples_total")? / grown("quiver_learner_inserts_total")?,
+        ),
+        not_libtorch: Some(1.0 - grown("quiver_learner_update_seconds_sum")? / wall),
+        batch_wait: Some(grown("quiver_learner_batch_wait_seconds_total")? / wall),
         cpu: cpu.map(Some),
         cpu_in_all: cpu.iter().sum(),
     })

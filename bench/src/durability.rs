@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use rpc::channel::channel;
 use tokio::runtime::Runtime;
 
+use crate::measure::quantile;
 use crate::section::{Row, Section};
 use crate::service::{recordings, runtime, spec};
 use crate::shard::{ACTORS, Cast, Done, Transport};
@@ -31,8 +32,8 @@ pub fn section(seconds: f64) -> Result<Section> {
     runtime.block_on(cast.fill())?;
     let pauses = pauses(&runtime, &mut cast)?;
     for (what, share) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("longest", 1.0)] {
-        let pause = pauses[((pauses.len() - 1) as f64 * share) as usize];
-        rows.push(row(&format!("batch of 32 during snapshots of {ITEMS} items, {what}, ms"), 1e3 * pause));
+        let pause = 1e3 * quantile(&pauses, share);
+        rows.push(row(&format!("batch of 32 during snapshots of {ITEMS} items, {what}, ms"), pause));
     }
     let kill = Instant::now();
     drop(cast);

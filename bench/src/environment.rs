@@ -7,7 +7,7 @@
 
 use ale::{Action, Ale};
 use anyhow::{Result, ensure};
-use envs::{ActionSet, Environment, Options};
+use envs::{ActionSet, EnvOptions, Environment};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -35,7 +35,7 @@ pub fn section(seconds: f64) -> Result<Section> {
 
 /// Both sides of one game, taking turns.
 fn row(game: &str, seconds: f64) -> Result<Row> {
-    let options = Options {
+    let options = EnvOptions {
         frame_skip: SKIP,
         sticky_actions: 0.0,
         noop_max: 0,

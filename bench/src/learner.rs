@@ -1,6 +1,6 @@
 //! Updates per second of our learner against bare libtorch.
 
-use agents::Batch;
+use agents::TensorBatch;
 use anyhow::Result;
 use learner::Learner;
 use rand::SeedableRng;
@@ -58,7 +58,8 @@ fn measure(settings: &Settings, recording: &Recording, seconds: f64) -> Result<[
     let actions = recording.spec.actions.len() as i64;
     let mut bare = BareLearner::new(settings, actions)?;
     let mut whole = WholeUpdate::new(settings, recording, &within)?;
-    let batches: Vec<Batch> = (0..BATCHES).map(|_| batch(settings.batch_size as i64, actions)).collect();
+    let batches: Vec<TensorBatch> =
+        (0..BATCHES).map(|_| batch(settings.batch_size as i64, actions)).collect();
     let (mut ours_next, mut bare_next) = (batches.iter().cycle(), batches.iter().cycle());
     let mut failed = Ok(());
     let mut sides: Vec<Side<'_, Result<()>>> = vec![
@@ -88,9 +89,9 @@ fn measure(settings: &Settings, recording: &Recording, seconds: f64) -> Result<[
 }
 
 /// A batch of noise.
-fn batch(size: i64, actions: i64) -> Batch {
+fn batch(size: i64, actions: i64) -> TensorBatch {
     let pictures = || Tensor::randint(256, [size, 4, 84, 84], (Kind::Uint8, Device::Cpu));
-    Batch {
+    TensorBatch {
         states: pictures(),
         actions: Tensor::randint(actions, [size], (Kind::Int64, Device::Cpu)),
         returns: Tensor::randn([size], (Kind::Double, Device::Cpu)),

@@ -96,6 +96,15 @@ fn warm_up(seconds: f64, mut call: impl FnMut()) -> f64 {
     calls as f64 / elapsed
 }
 
+/// The number that this share of the others lies below.
+///
+/// # Panics
+///
+/// If there are no numbers.
+pub fn quantile(sorted: &[f64], share: f64) -> f64 {
+    sorted[((sorted.len() - 1) as f64 * share) as usize]
+}
+
 /// CPU time that the process has taken so far.
 pub fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::measure::{ROUNDS, Rates};
+use crate::measure::{ROUNDS, Rates, quantile};
 use crate::recording::Recording;
 use crate::section::{Row, Section};
 use crate::service::{GAMES, Measured, Task, recordings, runtime, spec};
@@ -225,8 +225,7 @@ impl Ours<'_> {
             rounds.push(latencies);
         }
         for (what, share, place) in [("p50", 0.5, "p50_ms"), ("p99", 0.99, "p99_ms")] {
-            let at = |round: &Vec<f64>| 1e3 * round[((round.len() - 1) as f64 * share) as usize];
-            let mut ours: Vec<f64> = rounds.iter().map(at).collect();
+            let mut ours: Vec<f64> = rounds.iter().map(|round| 1e3 * quantile(round, share)).collect();
             ours.sort_by(f64::total_cmp);
             let ours = Figure { best: ours[0], median: ours[ours.len() / 2] };
             let name = format!("latency of a batch of 32 beside 4 writers, {what}, ms");

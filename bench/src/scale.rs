@@ -1,7 +1,7 @@
 //! Several hundred actors against one set of shards: where does it saturate first?
 //!
 //! Real shards as processes, reached over loopback TCP, and light actors in this process: each has a connection to every
-//! shard through `rpc::writer::Writer`, as real ones do, and sends recorded chunks at the pace of a real actor. Two
+//! shard through `rpc::writer::ChunkWriter`, as real ones do, and sends recorded chunks at the pace of a real actor. Two
 //! ladders: the same total load from ever more actors, which shows what a connection costs; and ever more actors that
 //! each play as fast as a core can, until the shards do not keep up. Every step of it has a fixed length.
 
@@ -14,7 +14,7 @@ use anyhow::{Result, ensure};
 use proto::StoreSpec;
 use tokio::runtime::Runtime;
 
-use crate::measure::cpu_seconds;
+use crate::measure::{cpu_seconds, quantile};
 use crate::section::{Row, Section};
 use crate::service::{recordings, runtime, spec};
 use crate::shard::{Cast, Learner, Transport};
@@ -199,7 +199,7 @@ async fn draw(mut learner: Learner, per_second: f64, until: Instant) -> Result<(
 impl Borne {
     fn row(&self, load: &Load) -> Row {
         let what = if load.learns { "40M frames an hour, learned from" } else { "a core each" };
-        let wait = |share: f64| 1e3 * self.waits[((self.waits.len() - 1) as f64 * share) as usize];
+        let wait = |share: f64| 1e3 * quantile(&self.waits, share);
         let cells = [
             load.offered,
             self.stored,

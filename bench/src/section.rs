@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde_json::{Map, Value, json};
+use settings::units::grouped;
 
 /// Blanks between two columns.
 const GAP: usize = 2;
@@ -79,21 +80,11 @@ fn show(cell: &Option<f64>) -> String {
         None => "-".to_owned(),
         Some(number) if number.abs() < 9.995 => format!("{number:.2}"),
         Some(number) if number.abs() < 99.95 => format!("{number:.1}"),
-        Some(number) => thousands(number.round() as i64),
-    }
-}
-
-/// A whole number with a comma before every three digits.
-fn thousands(number: i64) -> String {
-    let digits = number.unsigned_abs().to_string();
-    let mut shown = if number < 0 { "-".to_owned() } else { String::new() };
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            shown.push(',');
+        Some(number) => {
+            let sign = if number < 0.0 { "-" } else { "" };
+            format!("{sign}{}", grouped(number.abs().round() as u64))
         }
-        shown.push(digit);
     }
-    shown
 }
 
 #[cfg(test)]

@@ -15,9 +15,9 @@ use replay::codec::Decoder;
 use replay::{Allowance, ShardStatus};
 use rpc::address::Address;
 use rpc::channel::{Credentials, channel};
-use rpc::place::Place;
 use rpc::sampler::{Sampler, SamplerOptions};
-use rpc::shard::{Shard, ShardError, Told};
+use rpc::shard::{Shard, ShardConfig, ShardError};
+use rpc::shard_entry::ShardEntry;
 use tokio::runtime::Builder;
 use tonic::Status;
 
@@ -30,10 +30,10 @@ pub const CHUNK_STEPS: u64 = 64;
 /// Actors that there are.
 pub const ACTORS: u32 = 4;
 
-/// Chunks that an actor may have under way.
+/// Chunks of an actor in flight.
 const UNDER_WAY_MAX: usize = LANES as usize;
 
-/// Batches that a learner has under way.
+/// Batches of a learner in flight.
 const PREFETCH: usize = 8;
 
 /// How long a busy machine may take to connect.
@@ -79,7 +79,7 @@ pub struct Cast {
 /// What a real actor has between its lanes and the shard.
 struct Actor {
     chunks: Writer,
-    writer: rpc::writer::Writer,
+    writer: rpc::writer::ChunkWriter,
 }
 
 impl Cast {
@@ -110,15 +110,16 @@ impl Cast {
             arguments.extend(["--data-dir".to_owned(), data, "--fsync".to_owned(), fsync.to_owned()]);
         }
         let process = Process::serve("quiver-replay-server", directory, &arguments)?;
-        let told = Told { run: RUN.into(), learner_incarnation: 1, spec: spec.clone(), reliabilities: false };
-        let mut shard = Shard::new(address.clone(), Credentials::none(), told, 0);
+        let config =
+            ShardConfig { run: RUN.into(), learner_incarnation: 1, spec: spec.clone(), reliabilities: false };
+        let mut shard = Shard::new(address.clone(), Credentials::none(), config, 0);
         connect(&mut shard).await?;
         let actor = |actor: u32| {
             let hello = insert_hello(actor, spec);
             let frames = recordings[actor as usize % recordings.len()].clone();
             let chunks = Writer::new(actor, frames, spec.codec, spec.actions);
-            let writer = rpc::writer::Writer::spawn(
-                Place::fixed(address.clone()),
+            let writer = rpc::writer::ChunkWriter::spawn(
+                ShardEntry::fixed(address.clone()),
                 Credentials::none(),
                 hello,
                 UNDER_WAY_MAX,
@@ -304,11 +305,11 @@ fn failed(status: &Status) -> anyhow::Error {
     anyhow!("{}", rpc::shard::describe(status))
 }
 
-/// Where a shard shall listen.
+/// The address on which a shard listens.
 fn address(transport: Transport, directory: &Path) -> Result<Address> {
     match transport {
         Transport::Unix => Ok(format!("unix:{}", directory.join("shard").display()).parse()?),
-        // The shard picks a free port itself if it is told 0, but says which only in its log.
+        // With port 0 the shard picks a free port, but reports it only in its log.
         Transport::Tcp => Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string().parse()?),
     }
 }

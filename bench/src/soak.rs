@@ -19,6 +19,7 @@ use rpc::address::Address;
 use rpc::channel::{Channel, channel};
 use tokio::runtime::Runtime;
 
+use crate::measure::quantile;
 use crate::process::resident_bytes;
 use crate::section::{Row, Section};
 use crate::service::{recordings, runtime, spec};
@@ -37,7 +38,7 @@ const SMALL: usize = 32;
 /// Between two small batches.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How many lines there shall be.
+/// Number of lines.
 const LINES: f64 = 120.0;
 
 /// What was seen in one stretch of time.
@@ -118,7 +119,7 @@ fn soak(runtime: &Runtime, cast: &mut Cast, minutes: f64) -> Result<Vec<Seen>> {
             while !timing.load(Ordering::Relaxed) {
                 let start = Instant::now();
                 small.next().await?;
-                noted.lock().expect("nobody panics here").push(start.elapsed().as_secs_f64());
+                noted.lock().expect("no holder panics").push(start.elapsed().as_secs_f64());
                 tokio::time::sleep(PAUSE).await;
             }
             Ok::<_, anyhow::Error>(())
@@ -150,16 +151,15 @@ async fn watch(address: Address, pid: u32, minutes: f64, times: Arc<Mutex<Vec<f6
         tokio::time::sleep_until((begin + every * (seen.len() as u32 + 1)).into()).await;
         let now = (Instant::now(), counts(&mut client).await?);
         let seconds = (now.0 - before.0).as_secs_f64();
-        let mut times = std::mem::take(&mut *times.lock().expect("nobody panics here"));
+        let mut times = std::mem::take(&mut *times.lock().expect("no holder panics"));
         times.sort_by(f64::total_cmp);
-        let at =
-            |share: f64| times.get(((times.len().max(1) - 1) as f64 * share) as usize).map(|time| 1e3 * time);
+        ensure!(!times.is_empty(), "no batch came in all that time");
         let line = Seen {
             minutes: begin.elapsed().as_secs_f64() / 60.0,
             inserts_per_second: (now.1.0 - before.1.0) as f64 / seconds,
             samples_per_second: (now.1.1 - before.1.1) as f64 / seconds,
-            p50_ms: at(0.5).context("no batch came in all that time")?,
-            p99_ms: at(0.99).context("no batch came in all that time")?,
+            p50_ms: 1e3 * quantile(&times, 0.5),
+            p99_ms: 1e3 * quantile(&times, 0.99),
             resident_mb: resident_bytes(pid)? as f64 / 1e6,
         };
         eprintln!("{}", csv(&line));

@@ -1,7 +1,7 @@
 //! Compiles the Arcade Learning Environment from its source, without cmake, SDL, OpenCV or Python.
 //!
-//! The source is fetched by `make setup` and found through `QUIVER_ALE_SOURCE`. It is built at -O3 in every profile:
-//! the emulator is what bounds the speed of playing.
+//! `make setup` fetches the source; `QUIVER_ALE_SOURCE` is its path. It is compiled with -O3 in every profile, because
+//! the emulator limits the speed of playing.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, process};
@@ -16,10 +16,10 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     write_version_header(&root, &out);
 
-    // The bridge first: it needs ALE's symbols, so ALE has to come after it on the linker's command line.
+    // The bridge uses ALE's symbols, so ALE must come after it on the linker's command line.
     common(&mut cxx_build::bridge("src/lib.rs"), &root, &out)
         .files(["src/emulator.cc", "src/state.cc"])
-        // ALE's own save format leaves out private members of the video chip; `state.cc` reads and writes them.
+        // ALE's own save format omits private members of the video chip, which `state.cc` reads and writes.
         .flag("-fno-access-control")
         .compile("quiver-ale-bridge");
     common(&mut cc::Build::new(), &root, &out).files(ale_files(&root, &out)).compile("quiver-ale-core");
@@ -27,7 +27,7 @@ fn main() {
     println!("cargo:rustc-env=QUIVER_ALE_ROMS={}", roms(&root).display());
 }
 
-/// The unpacked source, or a one-line error that says how to get it.
+/// The path of the source. If it is missing, fails with a one-line error that says how to fetch it.
 fn source() -> PathBuf {
     let root = env::var_os("QUIVER_ALE_SOURCE").map(PathBuf::from).unwrap_or_default();
     let interface = root.join("src/ale/ale_interface.cpp");
@@ -57,7 +57,7 @@ fn common<'a>(build: &'a mut cc::Build, root: &Path, out: &Path) -> &'a mut cc::
         .cargo_warnings(false)
 }
 
-/// `version.hpp` is made by cmake from a template; these few lines are all that it needs.
+/// Writes `version.hpp`, which cmake would generate from a template.
 fn write_version_header(root: &Path, out: &Path) {
     let version = fs::read_to_string(root.join("version.txt")).unwrap_or_default();
     let mut parts = version.trim().split('.');
@@ -70,8 +70,8 @@ fn write_version_header(root: &Path, out: &Path) {
     write(&out.join("version.hpp"), &header);
 }
 
-/// Everything to compile. The hundred files of `games/supported` are small and include the same headers, so one file
-/// that includes them all halves the time.
+/// All files to compile. The hundred files of `games/supported` are small and include the same headers, so compiling
+/// them as one file halves the build time.
 fn ale_files(root: &Path, out: &Path) -> Vec<PathBuf> {
     let ale = root.join("src/ale");
     let mut files = vec![ale.join("ale_interface.cpp")];
@@ -86,7 +86,7 @@ fn ale_files(root: &Path, out: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The C++ files directly in `folder`, sorted, so that a build does not depend on the order of a directory.
+/// The C++ files directly in `folder`, sorted, so that the build does not depend on directory order.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries =
         fs::read_dir(folder).unwrap_or_else(|error| panic!("cannot list {}: {error}", folder.display()));
@@ -102,7 +102,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()))
 }
 
-/// Writes only what changed, so that the compiler's outputs stay fresh.
+/// Writes the file only if its content changed, so that compiled outputs stay up to date.
 fn write(path: &Path, text: &str) {
     if fs::read_to_string(path).is_ok_and(|old| old == text) {
         return;

@@ -1,5 +1,5 @@
-//! Any frames, packed and unpacked: they come back, and an encoder that goes on from a saved state, even a state that
-//! nobody has saved, keeps its promises.
+//! Any frames, packed and unpacked: they come back, and an encoder that resumes from a saved state, even a forged
+//! one, keeps its promises.
 //!
 //! Input: codec (1 byte), size (2), a saved state (a piece, empty for none), then changes to the frame: where (2), how
 //! many bytes (1), which byte (1). After each the frame is packed; a change of no bytes is a restart.
@@ -32,7 +32,7 @@ pub fn run(data: &[u8]) {
         let mut other = resumed(codec, size, &encoder);
         let key = encoder.encode_into(&frame, &mut packed);
         let mut same = Vec::new();
-        assert_eq!(other.encode_into(&frame, &mut same), key, "a saved encoder goes on as it would have");
+        assert_eq!(other.encode_into(&frame, &mut same), key, "a restored encoder continues as the original");
         assert_eq!(same, packed);
         assert!(key || count > 0, "after a restart a frame stands alone");
         assert!((1..=size + size / 64 + 64).contains(&packed.len()), "{} of {size}", packed.len());
@@ -50,7 +50,7 @@ pub fn run(data: &[u8]) {
     assert!(out.chunks_exact(size).eq(window[lead..].iter().map(|(frame, ..)| frame.as_slice())));
 }
 
-/// Another encoder that goes on from where this one is.
+/// Another encoder, restored from this one's state.
 fn resumed(codec: Codec, size: usize, encoder: &Encoder) -> Encoder {
     let saved = postcard::to_stdvec(&encoder.state()).expect("a state can be written");
     let state = postcard::from_bytes(&saved).expect("and read");

@@ -10,7 +10,7 @@ use replay::codec::{Codec, Decoder, Encoder};
 use crate::input::{Input, number_of};
 
 const SIZE_MAX: usize = 8192;
-/// Bytes around the frame that nobody may touch: one codec is C.
+/// Bytes around the frame that must not change: one codec is C.
 const GUARD_BYTES: usize = 64;
 const GUARD: u8 = 0xa5;
 

@@ -33,17 +33,17 @@ pub fn run(data: &[u8]) {
 
 const EVENTS_AT: usize = LINES.len();
 
-/// A record goes on behind what is whole of it, and is whole from then on.
+/// A resumed record continues after its last whole line, and every later line is whole.
 fn goes_on(run: &Path) {
     let before = record::episodes(run);
-    let mut record = Record::go_on(run).expect("a record can always go on");
+    let mut record = Record::resume(run).expect("a record can always go on");
     let episode = Episode { frames: 4, score: 1.5, steps: 1, truncated: false };
     record.episode(&episode).expect("a line is written");
     let cut = record.cut().expect("a record can be synced");
     drop(record);
     let mut events = File::open(run.join(EVENTS)).expect("a record has events");
     let length = events.metadata().expect("it was opened").len();
-    assert_eq!(tensorboard::whole(&mut events).expect("a file can be read"), length);
+    assert_eq!(tensorboard::complete_length(&mut events).expect("a file can be read"), length);
     match (before, record::episodes(run)) {
         (Ok(before), Ok(after)) => {
             assert!(after.starts_with(&before[..after.len() - 1]) && after.last() == Some(&episode));
@@ -83,9 +83,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     for frames in [4, 8] {
         let (score, scores) = (1.5, vec![1.0, 2.0]);
         let episode = Episode { frames, score, steps: 1, truncated: false };
-        let (mean, standard_error) = Evaluation::mean_and_error(&scores);
-        let player = record::AGENT.to_owned();
-        let evaluation = Evaluation { frames, updates: 1, player, policy, mean, standard_error, scores };
+        let evaluation = Evaluation { frames, updates: 1, ..Evaluation::new(record::AGENT, policy, scores) };
         let training = Training {
             frames,
             updates: 1,

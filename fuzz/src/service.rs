@@ -1,23 +1,20 @@
 //! A whole shard behind its wire: calls come in as bytes, go through framing, counting, decoding and every check, and
 //! reach the store. Whatever they were, the shard still answers, and its snapshot is a store in good order.
 //!
-//! Input: whether the shard was told what to hold (1 byte), then calls: which and how (1), messages (1), each a piece.
+//! Input: whether the shard is configured (1 byte), then calls: which and how (1), messages (1), each a piece.
 
 use std::cell::RefCell;
-use std::convert::Infallible;
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use http_body_util::{BodyExt, Full};
 use prometheus::Registry;
 use prost::Message;
 use proto::v1;
 use proto::v1::insert_request::Message as Request;
 use replay::Store;
 use replay::store::Home;
-use replay::store::directory::Slot;
+use replay::store::directory::DirectorySlot;
 use replay_server::config::Fsync;
 use replay_server::{Config, Server, Wire};
 use tempfile::TempDir;
@@ -25,7 +22,7 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 use tonic::Code;
 use tonic::body::Body;
-use tonic::codegen::{Body as _, Service, http};
+use tonic::codegen::{Service, http};
 
 use crate::input::{Input, piece};
 use crate::small::{self, Lane};
@@ -36,7 +33,7 @@ const SEALED: u8 = 0x40;
 const RAW: u8 = 0x80;
 
 const METHODS: [&str; 9] = [
-    "Insert", "Sample", "UpdatePriorities", "Grant", "Configure", "Info", "Inspect", "Look", "Snapshot",
+    "Insert", "Sample", "UpdatePriorities", "Grant", "Configure", "Info", "Inspect", "GetItem", "Snapshot",
 ];
 const INSERT: usize = 0;
 const CALLS_MAX: usize = 16;
@@ -78,9 +75,9 @@ pub fn run(data: &[u8]) {
 
 async fn serve(wire: &mut Wire, data: &[u8]) {
     let mut input = Input::new(data);
-    let told = input.byte() & 1 == 1;
+    let is_configured = input.byte() & 1 == 1;
     let incarnation = info(wire).await.shard.map_or(0, |shard| shard.incarnation);
-    if told {
+    if is_configured {
         let allowance = Some(v1::Allowance { shard_incarnation: incarnation, inserts: u64::MAX });
         let grant = v1::GrantRequest { allowance, ..grant() };
         let (code, _) = call(wire, "Grant", framed(&grant.encode_to_vec()), PATIENCE).await;
@@ -120,14 +117,14 @@ async fn inspect(wire: &mut Wire) {
     let piece = |bytes: &Bytes| v1::SnapshotReply::decode(bytes.clone()).expect("its own").piece;
     let file: Vec<u8> = pieces.iter().flat_map(piece).collect();
     let mut input = file.as_slice();
-    let (_, holds) = Slot::read_snapshot_head(&mut input).expect("a snapshot has a head");
+    let (_, holds) = DirectorySlot::read_snapshot_head(&mut input).expect("a snapshot has a head");
     assert_eq!(holds.options, spec.options);
-    let restored = Store::restore(small::INCARNATION, Home::nowhere(), &mut input);
+    let restored = Store::restore(small::INCARNATION, Home::in_memory(), &mut input);
     let (mut store, recovered) = restored.expect("a snapshot can be restored");
     assert!(recovered.is_whole(), "{recovered:?}");
     let items = small::contents(&store).len() as u64;
-    let standing = info.shard.expect("it says where it stands");
-    assert_eq!(items, standing.tables.iter().map(|table| table.items).sum::<u64>());
+    let status = info.shard.expect("a shard reports its status");
+    assert_eq!(items, status.tables.iter().map(|table| table.items).sum::<u64>());
     if spec.options == small::options() {
         small::put_to_use(&mut store);
     }
@@ -149,20 +146,13 @@ async fn call(
     let mut replies = Vec::new();
     let request = http::Request::post(format!("/quiver.v1.Replay/{method}"))
         .header("content-type", "application/grpc")
-        .body(Body::new(Once(Some(body.into()))))
+        .body(Body::new(Full::<Bytes>::from(body)))
         .expect("a request");
     let answer = async {
-        let mut answer = wire.call(request).await.expect("a status at worst");
-        let mut status = status(answer.headers());
-        let mut bytes = Vec::new();
-        let mut body = pin!(answer.body_mut());
-        while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
-            match frame.expect("nothing breaks in memory").into_data() {
-                Ok(data) => bytes.extend_from_slice(&data),
-                Err(frame) => status = frame.trailers_ref().and_then(self::status),
-            }
-        }
-        let mut bytes = Bytes::from(bytes);
+        let (head, body) = wire.call(request).await.expect("a status at worst").into_parts();
+        let body = body.collect().await.expect("nothing breaks in memory");
+        let status = body.trailers().map_or_else(|| status(&head.headers), status);
+        let mut bytes = body.to_bytes();
         while bytes.len() >= 5 {
             assert_eq!(bytes.get_u8(), 0, "nothing is compressed");
             let length = bytes.get_u32() as usize;
@@ -206,7 +196,7 @@ fn own(method: usize, message: &[u8], incarnation: u32, sealed: bool) -> Vec<u8>
         "Grant" => rewritten(message, |request: &mut v1::GrantRequest| {
             request.allowance.iter_mut().for_each(|allowance| own(&mut allowance.shard_incarnation));
         }),
-        "Look" => rewritten(message, |request: &mut v1::LookRequest| {
+        "GetItem" => rewritten(message, |request: &mut v1::GetItemRequest| {
             request.key.iter_mut().for_each(|key| own(&mut key.shard_incarnation));
         }),
         _ => message.to_vec(),
@@ -221,21 +211,6 @@ fn rewritten<M: Message + Default>(message: &[u8], change: impl FnOnce(&mut M)) 
             decoded.encode_to_vec()
         }
         Err(_) => message.to_vec(),
-    }
-}
-
-/// A body that comes in one piece.
-struct Once(Option<Bytes>);
-
-impl tonic::codegen::Body for Once {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.0.take().map(|bytes| Ok(http_body::Frame::data(bytes))))
     }
 }
 
@@ -291,7 +266,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         v1::ConfigureRequest { table: "main".into(), capacity: Some(20), priority_exponent: Some(0.9) };
     let configure = one(4, &[configure.encode_to_vec()]);
     let look = v1::ItemKey { shard_incarnation: own, slot: 1, generation: 1 };
-    let look = one(7, &[v1::LookRequest { table: String::new(), key: Some(look) }.encode_to_vec()]);
+    let look = one(7, &[v1::GetItemRequest { table: String::new(), key: Some(look) }.encode_to_vec()]);
     let top = one(6, &[v1::InspectRequest { table: "other".into(), top: 3 }.encode_to_vec()]);
     let rest = [one(5, &[Vec::new()]), top, look, one(8, &[Vec::new()])].concat();
     vec![

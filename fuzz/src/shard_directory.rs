@@ -81,7 +81,7 @@ fn recover(directory: &Path, counts_can_go_on: bool) {
     if !counts_can_go_on {
         return;
     }
-    // Damage is told of once.
+    // Damage is reported once.
     let (mut store, recovered) = open(directory).expect("it was open before");
     assert!(recovered.is_whole(), "{recovered:?}");
     assert_eq!(small::contents(&store), found);

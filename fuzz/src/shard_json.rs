@@ -2,7 +2,7 @@
 //!
 //! Input: the file.
 
-use replay::store::directory::{Holds, Identity, Slot, parse};
+use replay::store::directory::{StoreManifest, Identity, DirectorySlot, parse};
 use replay::{Store, StoreOptions};
 
 use crate::small;
@@ -15,11 +15,11 @@ pub fn run(data: &[u8]) {
     let Ok(identity) = parse(data) else { return };
     let text = serde_json::to_vec_pretty(&identity).expect("what was read can be written");
     assert_eq!(parse(&text).expect("and read again"), identity);
-    let Identity { id, holds: Some(holds), .. } = identity else { return };
-    let head = Slot::snapshot_head(&id, &holds).expect("a head can be written");
-    let (same, head) = Slot::read_snapshot_head(&mut head.as_slice()).expect("and read");
-    assert_eq!((same, &head.options, &head.run), (id, &holds.options, &holds.run));
-    open(&holds.options);
+    let Identity { id, manifest: Some(manifest), .. } = identity else { return };
+    let head = DirectorySlot::snapshot_head(&id, &manifest).expect("a head can be written");
+    let (same, head) = DirectorySlot::read_snapshot_head(&mut head.as_slice()).expect("and read");
+    assert_eq!((same, &head.options, &head.run), (id, &manifest.options, &manifest.run));
+    open(&manifest.options);
 }
 
 /// Options that pass their check make a store that works.
@@ -40,9 +40,9 @@ fn open(options: &StoreOptions) {
 }
 
 pub fn seeds() -> Vec<Vec<u8>> {
-    let holds = |options| Holds::new("run".into(), "delta".into(), 4, options).expect("random numbers");
-    let text = |holds: &Holds| {
-        let head = Slot::snapshot_head("0123456789abcdef", holds).expect("a head can be written");
+    let manifest = |options| StoreManifest::new("run".into(), "delta".into(), 4, options).expect("random numbers");
+    let text = |manifest: &StoreManifest| {
+        let head = DirectorySlot::snapshot_head("0123456789abcdef", manifest).expect("a head can be written");
         head[12..].to_vec()
     };
     let mut other = small::options();
@@ -53,5 +53,5 @@ pub fn seeds() -> Vec<Vec<u8>> {
     // One of those that need all their digits.
     other.tables[0].priority_constant = 0.907_303_832_202_868_9;
     let empty = br#"{"format": 1, "id": "0123456789abcdef", "holds": null}"#;
-    vec![text(&holds(small::options())), text(&holds(other)), empty.to_vec()]
+    vec![text(&manifest(small::options())), text(&manifest(other)), empty.to_vec()]
 }

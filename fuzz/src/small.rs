@@ -1,12 +1,11 @@
 //! A store of a few kilobytes, writers for it, and what must hold of it however it came about.
 
-use std::collections::BTreeMap;
-
 use replay::codec::Codec;
 use replay::store::Home;
+pub use replay::testing::contents::contents;
 use replay::{
-    Chunk, InitialPriority, InsertError, ItemKey, KEY_DISTANCE_MAX, LaneKey, NewItem, Remover, Sampler,
-    Store, StoreOptions, TableOptions, Taken, testing,
+    Chunk, InitialPriority, InsertError, LaneKey, NewItem, Remover, Sampler, Store, StoreOptions,
+    TableOptions, Taken, testing,
 };
 
 pub const FRAME_BYTES: usize = 16;
@@ -104,60 +103,7 @@ pub fn fill(store: &mut Store, chunks: u64) {
     }
 }
 
-/// Everything that can be seen of an item.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Item {
-    pub lane: LaneKey,
-    first: u64,
-    length: usize,
-    lead: usize,
-    frames: Vec<(Vec<u8>, bool)>,
-    steps: Vec<Taken>,
-    priority: f64,
-    times_sampled: u32,
-}
-
-/// The items of all tables by table and number. Panics if anything does not fit together.
-pub fn contents(store: &Store) -> BTreeMap<(usize, u64), Item> {
-    let mut all = BTreeMap::new();
-    assert!(store.bytes_used() <= store.options().bytes_max);
-    for (index, table) in store.tables().iter().enumerate() {
-        let keys = store.look(index, usize::MAX).top;
-        assert_eq!(keys.len(), table.len());
-        assert!(keys.len() <= table.options().capacity);
-        assert!(table.mass().is_finite() && table.largest_priority().get().is_finite());
-        for key in keys {
-            let before = all.insert((index, key.generation), item(store, index, key));
-            assert_eq!(before, None, "a number is given once");
-        }
-    }
-    all
-}
-
-/// An item, with all that a learner relies on.
-fn item(store: &Store, table: usize, key: ItemKey) -> Item {
-    let view = store.item(table, key).expect("it was just listed");
-    let frames: Vec<_> = view.frames().map(|(frame, alone)| (frame.to_vec(), alone)).collect();
-    let steps: Vec<Taken> = view.steps().collect();
-    let (lead, length) = (view.lead(), view.length());
-    assert!(lead <= KEY_DISTANCE_MAX.into(), "{lead} frames lead to an item");
-    assert!(frames[0].1, "an item begins with a key frame");
-    assert!(frames.iter().all(|(frame, _)| !frame.is_empty()));
-    let pieces = view.frame_pieces().flatten();
-    assert!(pieces.eq(frames.iter().flat_map(|(frame, _)| frame)), "pieces are the same frames");
-    let newest = view.state().last().expect("a state has frames");
-    assert!((1..=store.options().stack).contains(&(newest + 1)));
-    assert_eq!(frames.len(), lead + newest + 1 + length);
-    assert!(view.state().chain(view.next_state()).all(|at| lead + at < frames.len()));
-    assert_eq!(steps.len(), length);
-    assert!(steps.iter().all(|step| step.reward.is_finite() && step.log_probability.is_finite()));
-    let (lane, first, priority) = (view.lane(), view.first_step(), view.priority().get());
-    let probability = store.tables()[table].probability(key.slot);
-    assert!((0.0..=1.0 + 1e-9).contains(&probability), "{probability}");
-    Item { lane, first, length, lead, frames, steps, priority, times_sampled: view.times_sampled() }
-}
-
-/// Numbers from 2⁶² on are refused, and nobody gets there by counting. From right below it a store of ours would, and
+/// Numbers from 2⁶² on are refused, and no lane counts that far. From right below it a store of ours would, and
 /// then not know its own records.
 pub fn counts_can_go_on(data: &[u8]) -> bool {
     let words = data.array_windows().map(|word| u64::from_le_bytes(*word));
@@ -176,7 +122,7 @@ pub fn saved(store: &Store) -> Vec<u8> {
 /// it held.
 pub fn put_to_use(store: &mut Store) {
     let before = contents(store);
-    let again = Store::restore(store.incarnation(), Home::nowhere(), &mut saved(store).as_slice());
+    let again = Store::restore(store.incarnation(), Home::in_memory(), &mut saved(store).as_slice());
     let (again, recovered) = again.expect("what was saved can be restored");
     assert!(recovered.is_whole(), "{recovered:?}");
     assert_eq!(contents(&again), before);
@@ -187,7 +133,7 @@ pub fn put_to_use(store: &mut Store) {
     let mut lane = newcomer(store);
     let most = 2 * store.options().bytes_max / 256;
     for _ in 0..most {
-        store.insert(&lane.chunk(4)).expect("a lane that nobody has fenced goes on");
+        store.insert(&lane.chunk(4)).expect("a lane that is not fenced continues");
     }
     let left = contents(store);
     assert!(!left.is_empty(), "new items are kept");

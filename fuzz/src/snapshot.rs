@@ -6,9 +6,9 @@ use std::fs;
 use std::path::Path;
 
 use replay::store::Home;
-use replay::store::directory::{Holds, Slot};
+use replay::store::directory::{StoreManifest, DirectorySlot};
 use replay::{LoadError, Store};
-use replay_server::home::Place;
+use replay_server::home::StoreLocation;
 use replay_server::shard::Shard;
 use tempfile::TempDir;
 
@@ -41,25 +41,25 @@ pub fn run(data: &[u8]) {
 
 fn whole_file(file: &[u8]) {
     let mut input = file;
-    let Ok((id, holds)) = Slot::read_snapshot_head(&mut input) else { return };
-    let mut again = Slot::snapshot_head(&id, &holds).expect("what was read can be written");
+    let Ok((id, manifest)) = DirectorySlot::read_snapshot_head(&mut input) else { return };
+    let mut again = DirectorySlot::snapshot_head(&id, &manifest).expect("what was read can be written");
     again.extend_from_slice(input);
-    let (same_id, same) = Slot::read_snapshot_head(&mut again.as_slice()).expect("and read again");
-    let facts = |holds: &Holds| (holds.run.clone(), holds.codec.clone(), holds.actions, holds.options.clone());
-    assert_eq!((same_id, facts(&same)), (id, facts(&holds)));
+    let (same_id, same) = DirectorySlot::read_snapshot_head(&mut again.as_slice()).expect("and read again");
+    let facts = |manifest: &StoreManifest| (manifest.run.clone(), manifest.codec.clone(), manifest.actions, manifest.options.clone());
+    assert_eq!((same_id, facts(&same)), (id, facts(&manifest)));
     store(input);
     DIRECTORY.with(|directory| shard(&directory.path().join("snapshot"), file));
 }
 
-/// The same by way of a shard: what it says that it holds is what it holds.
+/// The same through a shard: its configuration matches its store.
 fn shard(path: &Path, file: &[u8]) {
     fs::write(path, file).expect("a file is written");
-    let mut place = Place::memory("other".into());
-    if place.restore(path).is_err() {
+    let mut location = StoreLocation::memory("other".into());
+    if location.restore(path).is_err() {
         return;
     }
-    let Ok(shard) = Shard::open(place, u64::MAX) else { return };
-    let (_, spec) = shard.told().expect("it was restored");
+    let Ok(shard) = Shard::open(location, u64::MAX) else { return };
+    let (_, spec) = shard.configuration().expect("it was restored");
     assert!(spec.options.check().is_ok());
     assert_eq!(shard.status().bytes_max, spec.options.bytes_max as u64);
 }
@@ -67,7 +67,7 @@ fn shard(path: &Path, file: &[u8]) {
 /// Whatever can be restored is a store in good order, and what can be loaded is the same one.
 fn store(file: &[u8]) {
     let loaded = Store::load(small::options(), INCARNATION, &mut &*file);
-    let restored = Store::restore(INCARNATION, Home::nowhere(), &mut &*file);
+    let restored = Store::restore(INCARNATION, Home::in_memory(), &mut &*file);
     if let Err(LoadError::Io(error)) = &restored {
         panic!("memory can always be read: {error}");
     }
@@ -110,7 +110,7 @@ fn take_length(stream: &mut [u8]) -> Option<(usize, &mut [u8])> {
     Some((u32::from_le_bytes(*length) as usize, rest))
 }
 
-/// Length, place and record, again and again, until a length of 0.
+/// Length, offset and record, again and again, until a length of 0.
 fn seal_records(stream: &mut [u8]) -> Option<&mut [u8]> {
     let (length, rest) = take_length(stream)?;
     if length == 0 {
@@ -144,8 +144,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         let file = small::saved(&store);
         let stream = seal::stream(&file[MAGIC.len()..]);
         seeds.push([&[STREAM | SEALED], &stream[head().len()..]].concat());
-        let holds = Holds::new("run".into(), "delta".into(), 4, small::options()).expect("random numbers");
-        let whole = Slot::snapshot_head("shard", &holds).expect("a head can be written");
+        let manifest = StoreManifest::new("run".into(), "delta".into(), 4, small::options()).expect("random numbers");
+        let whole = DirectorySlot::snapshot_head("shard", &manifest).expect("a head can be written");
         seeds.push([&[0][..], &whole, &file].concat());
     }
     seeds

@@ -3,7 +3,7 @@
 //! Input: stack (1 byte), codec (1), size of a frame (1), frames too many in the array (1), then a reply with samples.
 
 use prost::Message;
-use proto::{Batch, BatchBuilder, BatchItem, v1};
+use proto::{PackedBatch, BatchBuilder, BatchItem, v1};
 use replay::Store;
 use replay::codec::{Codec, Decoder};
 
@@ -22,7 +22,7 @@ pub fn run(data: &[u8]) {
     let extra = usize::from(input.byte()) % 4;
     let Ok(reply) = v1::SampleReply::decode(input.rest()) else { return };
     let message = reply.batch.unwrap_or_default();
-    let Ok(batch) = Batch::new(message.clone(), stack, ACTIONS) else { return };
+    let Ok(batch) = PackedBatch::new(message.clone(), stack, ACTIONS) else { return };
     assert_eq!(batch.len(), message.slots.len());
     let bytes: usize = batch.items().flat_map(|item| item.frames()).map(|(frame, _)| frame.len()).sum();
     assert_eq!(bytes, batch.frames().len(), "every byte is some item's");

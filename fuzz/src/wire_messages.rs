@@ -7,8 +7,8 @@ mod sample;
 use prost::Message;
 use proto::limits::{EPISODES_MAX, PLAYERS_MAX, UPDATES_MAX};
 use proto::v1::insert_request::Message as Request;
-use proto::v1::watch_weights_reply::News;
-use proto::{Batch, Report, Weights, convert, play, v1};
+use proto::v1::watch_weights_reply::Update;
+use proto::{PackedBatch, Report, Weights, convert, play, v1};
 use rpc::address::Address;
 use settings::Resolved;
 
@@ -26,53 +26,56 @@ fn decoded<M: Message + Default>(bytes: &[u8]) -> Option<M> {
 }
 
 macro_rules! messages {
-    ($($type:ident = $sample:ident, $check:expr;)*) => {
+    ($($type:ident { $($fields:tt)* }, $check:expr;)*) => {
         /// How each is looked at, by the number in the input.
         const CHECKS: &[fn(&[u8])] = &[$(|bytes| if let Some(message) = decoded::<v1::$type>(bytes) {
             let check: fn(v1::$type) = $check;
             check(message);
         },)*];
 
-        /// One of each, to begin with.
+        /// One of each, to begin with, as a server or a client of ours would make it.
         fn samples() -> Vec<Vec<u8>> {
-            vec![$(sample::$sample().encode_to_vec(),)*]
+            vec![$(v1::$type { $($fields)* }.encode_to_vec(),)*]
         }
     };
 }
 
 messages! {
-    InsertRequest = insert_request, |request| if let Some(Request::Chunk(message)) = request.message {
+    InsertRequest { message: sample::chunk() }, |request| if let Some(Request::Chunk(message)) = request.message {
         let _ = convert::chunk(message, 4);
     };
-    SampleRequest = sample_request, |request| updates(request.updates);
-    UpdatePrioritiesRequest = update_priorities_request, |request| updates(request.updates);
-    GrantRequest = grant_request, |request| store(request.store);
-    LookRequest = look_request, |request| key(request.key);
-    ConfigureRequest = configure_request, drop;
-    InspectRequest = inspect_request, drop;
-    InfoRequest = info_request, drop;
-    SnapshotRequest = snapshot_request, drop;
-    InsertReply = insert_reply, drop;
-    SampleReply = sample_reply, |reply| batch(reply.batch);
-    UpdatePrioritiesReply = update_priorities_reply, drop;
-    GrantReply = grant_reply, drop;
-    ConfigureReply = configure_reply, |reply| store(reply.store);
-    InfoReply = info_reply, |reply| store(reply.store);
-    InspectReply = inspect_reply, |reply| batch(reply.top);
-    LookReply = look_reply, |reply| {
+    SampleRequest { ..sample::sample_request() }, |request| updates(request.updates);
+    UpdatePrioritiesRequest { caller: sample::caller(), learner_incarnation: 1, updates: sample::updates() },
+        |request| updates(request.updates);
+    GrantRequest { caller: sample::caller(), learner_incarnation: 1, store: sample::store(), ..Default::default() },
+        |request| store(request.store);
+    GetItemRequest { table: "main".into(), key: sample::key() }, |request| key(request.key);
+    ConfigureRequest { table: "main".into(), capacity: Some(9), priority_exponent: Some(0.5) }, drop;
+    InspectRequest { table: "other".into(), top: 5 }, drop;
+    InfoRequest {}, drop;
+    SnapshotRequest {}, drop;
+    InsertReply { reply: sample::stored() }, drop;
+    SampleReply { batch: sample::batch(), shard: sample::shard(), applied: 1, stale: 2 }, |reply| batch(reply.batch);
+    UpdatePrioritiesReply { applied: 1, stale: 2, removed: 3, shard: sample::shard() }, drop;
+    GrantReply { shard: sample::shard() }, drop;
+    ConfigureReply { store: sample::store() }, |reply| store(reply.store);
+    InfoReply { ..sample::info_reply() }, |reply| store(reply.store);
+    InspectReply { ..sample::inspect_reply() }, |reply| batch(reply.top);
+    GetItemReply { batch: sample::batch(), store: sample::store() }, |reply| {
         batch(reply.batch);
         store(reply.store);
     };
-    SnapshotReply = snapshot_reply, drop;
-    JoinRequest = join_request, drop;
-    JoinReply = join_reply, joined;
-    WatchWeightsRequest = watch_weights_request, drop;
-    WatchWeightsReply = watch_weights_reply, |reply| if let Some(News::Weights(message)) = reply.news {
-        weights(message);
-    };
-    ReportRequest = report_request, reports;
-    ReportReply = report_reply, drop;
-    AdjustReply = adjust_reply, drop;
+    SnapshotReply { piece: b"piece".as_slice().into() }, drop;
+    JoinRequest { protocol: 3, run: "run".into(), role: 1, index: Some(3), incarnation: 4 }, drop;
+    JoinReply { ..sample::join_reply() }, joined;
+    WatchWeightsRequest { caller: sample::caller(), role: 2, index: 0, incarnation: 1 }, drop;
+    WatchWeightsReply { ..sample::watch_weights_reply() },
+        |reply| if let Some(Update::Weights(message)) = reply.update {
+            weights(message);
+        };
+    ReportRequest { ..sample::report_request() }, reports;
+    ReportReply {}, drop;
+    AdjustReply { config: "{}".into() }, drop;
 }
 
 /// Its map is encoded in any order, so it is not one of the others.
@@ -110,7 +113,7 @@ fn key(message: Option<v1::ItemKey>) {
 }
 
 fn batch(message: Option<v1::Batch>) {
-    let Ok(batch) = Batch::new(message.unwrap_or_default(), small::STACK, 4) else { return };
+    let Ok(batch) = PackedBatch::new(message.unwrap_or_default(), small::STACK, 4) else { return };
     batch.items().for_each(|item| assert_eq!(item.steps().count(), item.length()));
 }
 

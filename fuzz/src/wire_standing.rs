@@ -6,7 +6,7 @@ use prost::Message;
 use proto::v1;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use coordinator::control::{Control, Mark};
+use coordinator::control::{Control, ShardCount};
 use coordinator::rate::RateLimiter;
 
 use crate::input::{Input, piece};
@@ -18,7 +18,7 @@ const NEWS_MAX: usize = 64;
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let limiter = RateLimiter::new(Some(2.0), 8, BATCH, None).expect("a sound ratio");
-    let marks = [Mark { incarnation: 3, agent_steps: 100 }];
+    let marks = [ShardCount { incarnation: 3, agent_steps: 100 }];
     let mut control = Control::new(limiter, SHARDS, 100, &marks);
     let mut news = 0;
     while !input.is_empty() && news < NEWS_MAX {
@@ -27,8 +27,8 @@ pub fn run(data: &[u8]) {
         let shard = usize::from(what) % SHARDS;
         let Ok(status) = v1::ShardStatus::decode(input.piece()) else { continue };
         match what >> 6 {
-            0 => control.lost(shard),
-            _ => control.heard(shard, proto::status::status(status)),
+            0 => control.mark_unreachable(shard),
+            _ => control.update_status(shard, proto::status::status(status)),
         }
         check(&mut control);
     }
@@ -43,7 +43,7 @@ fn check(control: &mut Control) {
         let known = control.allowance(shard).map_or(0, |allowance| allowance.inserts);
         assert!(control.until_inserts(shard) > 0 || known == 0);
     }
-    assert!(control.marks().len() <= SHARDS + 64);
+    assert!(control.shard_counts().len() <= SHARDS + 64);
     assert!(control.ratio().is_none_or(|ratio| ratio.is_finite()));
     let _ = (control.items(), control.agent_steps(), control.totals());
     let masses = control.masses();

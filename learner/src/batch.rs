@@ -1,15 +1,15 @@
-//! From stored transitions to the tensors of one update.
+//! Turns stored transitions into the tensors of one update.
 
 use std::sync::Arc;
 
-use agents::{Agent, Batch, Returns, network};
+use agents::{Agent, Returns, TensorBatch, network};
 use replay::Taken;
 use replay::codec::{DecodeError, Decoder};
 use settings::Settings;
-use settings::networks::Input;
+use settings::networks::NetworkInput;
 use tch::{Device, Tensor};
 
-/// Unpacks transitions one by one into the memory of a batch, and makes the batch.
+/// Decodes transitions one by one into reused buffers, and builds the batch from them.
 pub struct Assembler {
     decoder: Decoder,
     agent: Arc<dyn Agent>,
@@ -22,12 +22,12 @@ pub struct Assembler {
     actions: Vec<i64>,
     sums: Vec<f64>,
     discounts: Vec<f64>,
-    /// Of every transition, or of none.
+    /// One per transition, or empty.
     reliabilities: Vec<f64>,
 }
 
 impl Assembler {
-    /// An assembler for a run's transitions, whose frames unpack to `frame_bytes`.
+    /// An assembler for a run's transitions. A decoded frame has `frame_bytes` bytes.
     pub fn new(settings: &Settings, frame_bytes: usize) -> Self {
         Self {
             decoder: Decoder::new(settings.frame_codec),
@@ -45,8 +45,8 @@ impl Assembler {
         }
     }
 
-    /// Adds a transition: its distinct packed frames, oldest first, the first `lead` of them only there to unpack the
-    /// others, whether each is a key frame, and what was done. On an error the batch is as before.
+    /// Adds a transition: its distinct encoded frames, oldest first, each with whether it is a key frame, and its
+    /// steps. The first `lead` frames are only needed to decode the others. After an error the batch is unchanged.
     pub fn add<'a>(
         &mut self,
         lead: usize,
@@ -54,6 +54,8 @@ impl Assembler {
         steps: impl Iterator<Item = Taken> + Clone,
     ) -> Result<(), DecodeError> {
         let (size, stack, length) = (self.frame_bytes, self.stack, steps.clone().count());
+        // The window holds the frames of the first state and then one for each step, so that both states are slices of
+        // it.
         self.window.resize((stack + length) * size, 0);
         self.decoder.decode_item(frames, lead, length, stack, size, &mut self.window)?;
         self.states.extend_from_slice(&self.window[..stack * size]);
@@ -66,25 +68,15 @@ impl Assembler {
         Ok(())
     }
 
-    /// Says how much of its episode's error is resolved behind the transition just added. Of all of a batch, or of none.
-    pub fn rely(&mut self, reliability: f64) {
+    /// Sets the reliability of the transition just added. Call it for every transition of a batch, or for none.
+    pub fn set_reliability(&mut self, reliability: f64) {
         self.reliabilities.push(reliability);
     }
 
-    /// Transitions added since the last batch.
-    pub fn len(&self) -> usize {
-        self.actions.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.actions.is_empty()
-    }
-
-    /// The batch of everything added since the last call, as `input` on a device.
-    pub fn finish(&mut self, input: &Input, device: Device, weights: Option<&[f64]>) -> Batch {
+    /// Builds the batch of all transitions added since the last call, in the network's `input` format on `device`.
+    pub fn finish(&mut self, input: &NetworkInput, device: Device, weights: Option<&[f64]>) -> TensorBatch {
         let count = self.actions.len();
-        let batch = Batch {
+        let batch = TensorBatch {
             states: network::states(input, &self.states, count, device),
             actions: Tensor::from_slice(&self.actions).to_device(device),
             returns: Tensor::from_slice(&self.sums).to_device(device),
@@ -98,7 +90,7 @@ impl Assembler {
         batch
     }
 
-    /// Forgets everything added.
+    /// Drops all transitions added since the last batch.
     pub fn clear(&mut self) {
         self.states.clear();
         self.next_states.clear();

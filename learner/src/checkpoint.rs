@@ -1,12 +1,12 @@
-//! What a checkpoint of a run holds: weights, optimiser, and one [`State`] of counters. Lockstep adds its replay and its
-//! environments; a cluster's replay is the shards' business.
+//! The contents of a checkpoint: weights, optimiser, and the run's counters ([`RunState`]). Lockstep adds its replay
+//! and environments; in a cluster the shards store the replay themselves.
 
 use std::io;
 
 use anyhow::Result;
-use coordinator::control::Mark;
+use coordinator::control::ShardCount;
 use rand_chacha::ChaCha8Rng;
-use run::checkpoint::{Checkpoint, Writer};
+use run::checkpoint::{Checkpoint, CheckpointWriter};
 use run::record::Cut;
 use serde::{Deserialize, Serialize};
 
@@ -18,82 +18,77 @@ pub const WEIGHTS: &str = "weights.safetensors";
 pub const TARGET: &str = "target.safetensors";
 /// Adam's moments.
 pub const OPTIMISER: &str = "optimiser.safetensors";
-/// The counters.
 pub const STATE: &str = "state.bin";
 
-/// Opens every file of counters; another version of the format has another.
+/// First bytes of every file of counters. Each version of the format has its own.
 const FORMAT: &str = "quiver-state-2";
 
-/// All files of a checkpoint that make an agent that can play.
+/// The files of a checkpoint that an agent needs to play.
 pub const FILES_OF_AN_AGENT: [&str; 4] = [WEIGHTS, TARGET, OPTIMISER, STATE];
 
 /// Counters of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct State {
-    /// Emulator frames.
+pub struct RunState {
     pub frames: u64,
-    /// Decisions.
+    /// Agent steps: one decision each.
     pub agent_steps: u64,
-    /// Gradient steps.
     pub updates: u64,
     /// Seconds of training.
     pub seconds: f64,
     /// Best mean of an evaluation so far.
     pub best: Option<f64>,
-    /// How long the record's files were.
+    /// Lengths of the record's files at this checkpoint.
     pub cut: Cut,
-    /// How far each shard of a cluster had counted.
-    pub marks: Vec<Mark>,
-    /// What a run in lockstep needs beyond that.
+    /// What had been counted of each shard incarnation; empty in lockstep.
+    pub shard_counts: Vec<ShardCount>,
+    /// What a lockstep run needs in addition; `None` in a cluster.
     pub lockstep: Option<LockstepState>,
 }
 
-/// Generator and environments of a run in lockstep.
+/// Random generator and environments of a lockstep run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LockstepState {
-    /// Draws batches.
+    /// The generator that draws batches.
     pub sampling: ChaCha8Rng,
-    /// Each lane's environment, with what it has not sent yet.
+    /// Each lane's environment, with the steps not yet stored in the replay.
     pub lanes: Vec<Vec<u8>>,
 }
 
 /// Writes weights, optimiser and counters.
-pub fn save(learner: &Learner, state: &State, writer: &mut Writer) -> io::Result<()> {
+pub fn save(learner: &Learner, state: &RunState, writer: &mut CheckpointWriter) -> io::Result<()> {
     for (name, bytes) in [WEIGHTS, TARGET, OPTIMISER].into_iter().zip(learner.save()) {
         writer.file(name, |out| out.write_all(&bytes))?;
     }
     save_state(state, writer)
 }
 
-/// Writes a checkpoint to play with: weights as they were published, and their counters.
-pub fn save_weights(safetensors: &[u8], state: &State, writer: &mut Writer) -> io::Result<()> {
+/// Writes a checkpoint that can only play: published weights and their counters.
+pub fn save_weights(safetensors: &[u8], state: &RunState, writer: &mut CheckpointWriter) -> io::Result<()> {
     writer.file(WEIGHTS, |out| out.write_all(safetensors))?;
     save_state(state, writer)
 }
 
-fn save_state(state: &State, writer: &mut Writer) -> io::Result<()> {
+fn save_state(state: &RunState, writer: &mut CheckpointWriter) -> io::Result<()> {
     let bytes = postcard::to_stdvec(&(FORMAT, state)).map_err(io::Error::other)?;
     writer.file(STATE, |out| out.write_all(&bytes))
 }
 
-/// Resumes from a checkpoint.
-pub fn restore(learner: &mut Learner, checkpoint: &Checkpoint) -> Result<State> {
+/// Restores the learner from a checkpoint and returns the run's counters.
+pub fn restore(learner: &mut Learner, checkpoint: &Checkpoint) -> Result<RunState> {
     let state = read_state(checkpoint)?;
     let [weights, target, optimiser] = [WEIGHTS, TARGET, OPTIMISER].map(|name| checkpoint.read(name));
     learner
         .restore(state.updates, [&weights?, &target?, &optimiser?])
-        .map_err(|error| checkpoint.nonsense(error))?;
+        .map_err(|error| checkpoint.invalid(error))?;
     Ok(state)
 }
 
-/// The counters of a checkpoint, whatever kind of run wrote it.
-pub fn read_state(checkpoint: &Checkpoint) -> Result<State> {
+/// The counters of a checkpoint, of a cluster or of lockstep.
+pub fn read_state(checkpoint: &Checkpoint) -> Result<RunState> {
     let bytes = checkpoint.read(STATE)?;
-    let (_, rest) =
-        postcard::take_from_bytes::<String>(&bytes).ok().filter(|(format, _)| format == FORMAT).ok_or_else(
-            || checkpoint.nonsense("another version of quiver wrote it: continue the run with that version"),
-        )?;
-    Ok(postcard::from_bytes(rest).map_err(|error| checkpoint.nonsense(error))?)
+    let format = postcard::take_from_bytes::<String>(&bytes).ok().filter(|(format, _)| format == FORMAT);
+    let (_, rest) = format.ok_or_else(|| checkpoint.other_version())?;
+    Ok(postcard::from_bytes(rest).map_err(|error| checkpoint.invalid(error))?)
 }
 
 #[cfg(test)]
@@ -104,7 +99,7 @@ mod tests {
     #[test]
     fn counters_come_back_and_those_of_another_format_are_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let state = State { frames: 400_000, updates: 25_000, best: Some(1.5), ..State::default() };
+        let state = RunState { frames: 400_000, updates: 25_000, best: Some(1.5), ..RunState::default() };
         checkpoint::write(folder.path(), "400000", |writer| save_weights(b"", &state, writer)).unwrap();
         let found = Checkpoint::newest(folder.path()).unwrap();
         assert_eq!(read_state(&found).unwrap(), state);
@@ -113,6 +108,7 @@ mod tests {
         checkpoint::write(folder.path(), "500000", |writer| writer.file(STATE, |out| out.write_all(&former)))
             .unwrap();
         let former = Checkpoint::newest(folder.path()).unwrap();
-        assert!(read_state(&former).unwrap_err().to_string().contains("another version of quiver"));
+        let refused = read_state(&former).unwrap_err().to_string();
+        assert!(refused.contains("another version of quiver") && !refused.contains("damaged"), "{refused}");
     }
 }

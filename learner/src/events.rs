@@ -1,20 +1,20 @@
-//! Lines for the launcher that started this learner, if one did.
+//! Events for the launcher, if one started this learner.
 
 use std::io::Write;
 
 use run::event::Event;
 
-/// Where events go.
+/// Where events are written.
 #[derive(Clone, Copy, Debug)]
 pub enum Events {
     /// To standard output, one JSON object per line.
     Lines,
-    /// Nowhere: nobody asked.
+    /// Nowhere: no launcher asked for them.
     Silent,
 }
 
 impl Events {
-    /// Sends one. A launcher that is gone is no reason to stop: the lifeline is.
+    /// Writes an event. A failed write does not stop the learner: with --lifeline, it exits when its stdin closes.
     pub fn send(self, event: &Event) {
         if let (Events::Lines, Ok(mut line)) = (self, serde_json::to_vec(event)) {
             line.push(b'\n');

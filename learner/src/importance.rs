@@ -1,8 +1,8 @@
-//! Importance weights: what corrects for sampling some transitions more often than others.
+//! Importance weights, which correct for non-uniform sampling.
 
 use settings::Settings;
 
-/// How strong the correction is as training goes on.
+/// The importance exponent β_IS as a function of the number of updates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Importance {
     exponent: Option<(f64, f64)>,
@@ -10,7 +10,7 @@ pub struct Importance {
 }
 
 impl Importance {
-    /// The correction of these settings; uniform replay needs none.
+    /// The schedule of these settings. Uniform replay needs no correction.
     pub fn new(settings: &Settings) -> Self {
         let last = match settings.importance_anneal_updates.0 {
             0 => settings.importance_exponent,
@@ -21,7 +21,7 @@ impl Importance {
         Self { exponent, anneal_updates: settings.importance_anneal_updates.0 }
     }
 
-    /// β_IS after so many updates; `None` without correction.
+    /// β_IS after `updates` updates; `None` without correction.
     pub fn exponent(&self, updates: u64) -> Option<f64> {
         let (first, last) = self.exponent?;
         let share = (updates as f64 / self.anneal_updates.max(1) as f64).min(1.0);
@@ -29,10 +29,10 @@ impl Importance {
     }
 }
 
-/// (N·P(i))^−β divided by the batch's largest. The largest belongs to the smallest probability, so N cancels.
+/// (N·P(i))^−β, divided by the batch's largest. The smallest probability has the largest weight, so N cancels.
 pub fn weights(probabilities: &[f64], exponent: f64) -> Vec<f64> {
     let smallest = probabilities.iter().copied().fold(f64::INFINITY, f64::min);
-    assert!(smallest > 0.0, "an item that can't be sampled was sampled");
+    assert!(smallest > 0.0, "a sampled item has probability 0");
     probabilities.iter().map(|probability| (probability / smallest).powf(-exponent)).collect()
 }
 

@@ -1,6 +1,7 @@
-//! What a run writes down as it trains: its record, its checkpoints, and the figures that a person watches.
+//! The files of a run in training: its record, its checkpoints, and the averages behind progress reports.
 //!
-//! A cluster and lockstep keep the same journal; they differ in what a checkpoint holds beside [`State`].
+//! Cluster and lockstep write the same journal; they differ in what a checkpoint holds besides weights and
+//! [`RunState`].
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,38 +11,38 @@ use anyhow::{Context, Result};
 use replay::ReplayStatus;
 use run::RunDir;
 use run::averages::{Averages, Figures, RecentScores, Speed};
-use run::checkpoint::{self, Checkpoint, Writer};
-use run::event::{Outcome, Progress};
+use run::checkpoint::{self, Checkpoint, CheckpointWriter};
+use run::event::{ProgressUpdate, RunOutcome};
 use run::record::{AGENT, Episode, Evaluation, Record, Training};
 
-use crate::checkpoint::{FILES_OF_AN_AGENT, State};
+use crate::checkpoint::{FILES_OF_AN_AGENT, RunState};
 
-/// The checkpoint of a run that has ended.
+/// Name of the checkpoint of a finished run.
 pub const FINAL: &str = "final";
 
-/// The checkpoint with the best evaluation so far.
+/// Name of the checkpoint with the best evaluation so far.
 const BEST: &str = "best";
 
-const RECORD_FAILED: &str = "can't write the run's record (free some space, then go on with --resume)";
+const RECORD_FAILED: &str = "can't write the run's record: free some disk space, then resume the run";
 
-/// Directory, record and counters of a run.
+/// A run's directory, record and counters.
 pub struct Journal {
     directory: RunDir,
     record: Record,
-    /// The counters that a checkpoint keeps. Whoever trains moves frames and agent steps on.
-    pub state: State,
+    /// The counters that a checkpoint stores. The training loop updates frames and agent steps.
+    pub state: RunState,
     averages: Averages,
     recent: RecentScores,
     frames_speed: Speed,
     updates_speed: Speed,
     evaluation_score: Option<f64>,
-    /// Since when the seconds of training are not in `state` yet.
+    /// Start of the training time that is not in `state.seconds` yet.
     since: Instant,
 }
 
 impl Journal {
-    /// The journal of a run that continues from `state`.
-    pub fn new(directory: RunDir, record: Record, state: State) -> Self {
+    /// The journal of a run that resumes from `state`.
+    pub fn new(directory: RunDir, record: Record, state: RunState) -> Self {
         let now = Instant::now();
         Self {
             directory,
@@ -70,45 +71,45 @@ impl Journal {
         self.directory.checkpoints()
     }
 
-    /// Whether the run has ended, and its last checkpoint is there.
+    /// Whether the run has finished: its final checkpoint exists.
     pub fn has_ended(&self) -> bool {
         self.checkpoints().join(FINAL).is_dir()
     }
 
-    /// Deletes the last checkpoint of a run that continues beyond its former end.
-    pub fn forget_the_end(&self) -> Result<()> {
-        checkpoint::remove(&self.checkpoints(), FINAL).context("can't delete the former end")
+    /// Deletes the final checkpoint, for a run that continues beyond its former budget.
+    pub fn remove_final_checkpoint(&self) -> Result<()> {
+        checkpoint::remove(&self.checkpoints(), FINAL).context("can't delete the former final checkpoint")
     }
 
-    /// Records a training game that ended.
+    /// Records a finished training game.
     pub fn episode(&mut self, score: f64, steps: u64, truncated: bool) -> Result<()> {
         self.recent.add(score);
         let episode = Episode { frames: self.state.frames, score, steps, truncated };
         self.record.episode(&episode).context(RECORD_FAILED)
     }
 
-    /// Mean score of the newest training games.
+    /// Mean score of the newest training games; `None` before the first.
     pub fn training_score(&self) -> Option<f64> {
         self.recent.mean()
     }
 
-    /// Counts an update.
+    /// Adds an update to the averages.
     pub fn update(&mut self, figures: &Figures) {
         self.averages.add(figures);
     }
 
-    /// Records the means over the last updates, once there are enough.
+    /// Records the averages over the last updates once there are enough; `None` until then.
     pub fn training(&mut self, updates: u64, replay: &ReplayStatus) -> Result<Option<Training>> {
         let training = self.averages.take(self.state.frames, updates, replay, Instant::now());
         training.iter().try_for_each(|training| self.record.training(training)).context(RECORD_FAILED)?;
         Ok(training)
     }
 
-    /// Records an evaluation; if it is the agent's best so far, `save` writes the checkpoint `best`.
+    /// Records an evaluation. If it is the agent's best so far, `save` writes the checkpoint `best`.
     pub fn evaluation(
         &mut self,
         evaluation: &Evaluation,
-        save: impl FnOnce(&State, &mut Writer) -> io::Result<()>,
+        save: impl FnOnce(&RunState, &mut CheckpointWriter) -> io::Result<()>,
     ) -> Result<()> {
         self.record.evaluation(evaluation).context(RECORD_FAILED)?;
         let &Evaluation { frames, updates, mean, .. } = evaluation;
@@ -116,18 +117,19 @@ impl Journal {
             return Ok(());
         }
         self.evaluation_score = Some(mean);
+        // The untrained network, evaluated at frame 0, is not a candidate.
         if frames > 0 && self.state.best.is_none_or(|best| mean > best) {
             self.state.best = Some(mean);
-            let state = State { frames, updates, ..self.state.clone() };
+            let state = RunState { frames, updates, ..self.state.clone() };
             checkpoint::write(&self.checkpoints(), BEST, |writer| save(&state, writer))?;
         }
         Ok(())
     }
 
-    /// How far training is and how fast.
-    pub fn progress(&mut self, updates: u64, actors: u32, replay: ReplayStatus) -> Progress {
+    /// Progress and speed of training.
+    pub fn progress(&mut self, updates: u64, actors: u32, replay: ReplayStatus) -> ProgressUpdate {
         let now = Instant::now();
-        Progress {
+        ProgressUpdate {
             frames: self.state.frames,
             updates,
             frames_per_second: self.frames_speed.at(self.state.frames, now),
@@ -140,13 +142,14 @@ impl Journal {
         }
     }
 
-    /// Writes a checkpoint, named after the frames, and deletes all but the newest `kept`.
+    /// Writes a checkpoint named after the frames, and deletes all but the newest `kept`.
     pub fn checkpoint(
         &mut self,
         updates: u64,
         kept: u32,
-        save: impl FnOnce(&State, &mut Writer) -> io::Result<()>,
+        save: impl FnOnce(&RunState, &mut CheckpointWriter) -> io::Result<()>,
     ) -> Result<()> {
+        // The cut comes first: a resumed run truncates its record to what was written before this checkpoint.
         self.state.cut = self.record.cut().context(RECORD_FAILED)?;
         self.state.seconds += self.since.elapsed().as_secs_f64();
         self.since = Instant::now();
@@ -156,8 +159,8 @@ impl Journal {
         checkpoint::prune(&folder, kept as usize).context("can't delete old checkpoints")
     }
 
-    /// Records the final evaluations, and makes the newest checkpoint the final one.
-    pub fn finish(&mut self, evaluations: Vec<Evaluation>) -> Result<Outcome> {
+    /// Records the final evaluations, and links the newest checkpoint as the final one.
+    pub fn finish(&mut self, evaluations: Vec<Evaluation>) -> Result<RunOutcome> {
         for evaluation in &evaluations {
             self.record.evaluation(evaluation).context(RECORD_FAILED)?;
         }
@@ -169,9 +172,9 @@ impl Journal {
         Ok(self.outcome(evaluations))
     }
 
-    /// How the run ended, as its last checkpoint has it.
-    pub fn outcome(&self, evaluations: Vec<Evaluation>) -> Outcome {
-        let State { frames, updates, seconds, .. } = self.state;
-        Outcome { frames, updates, seconds, evaluations }
+    /// The run's outcome, from the counters of its last checkpoint.
+    pub fn outcome(&self, evaluations: Vec<Evaluation>) -> RunOutcome {
+        let RunState { frames, updates, seconds, .. } = self.state;
+        RunOutcome { frames, updates, seconds, evaluations }
     }
 }

@@ -1,9 +1,9 @@
-//! The learner's state and its one step.
+//! The learner's networks, optimiser, and its gradient step.
 
 use std::sync::Arc;
 
 use agents::parameters::WeightsError;
-use agents::{Adam, Agent, Architecture, Batch, Networks, Pass, QNetwork};
+use agents::{Adam, Agent, Architecture, Networks, Pass, QNetwork, TensorBatch};
 use envs::Spec;
 use rand::Rng;
 use run::averages::Figures;
@@ -12,7 +12,7 @@ use settings::networks::Mismatch;
 use tch::{Device, Kind};
 use value::priority::Priority;
 
-/// Agent, online and target network, optimiser, and how many updates they have seen.
+/// Agent, online and target network, optimiser, and the number of updates.
 #[derive(Debug)]
 pub struct Learner {
     agent: Arc<dyn Agent>,
@@ -26,31 +26,28 @@ pub struct Learner {
     gradient_clamp: f64,
 }
 
-/// What one update gave.
+/// The result of one update.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Update {
-    /// New priorities, in the batch's order.
+    /// New priorities, in the order of the batch's rows.
     pub priorities: Vec<Priority>,
-    /// Means over the batch. The importance weight is the sampler's to fill in.
+    /// Means over the batch. The trainer fills in the importance weight, which only the replay knows.
     pub figures: Figures,
 }
 
-/// Loss or gradient are no numbers any more.
+/// The loss, the gradient or a priority is not finite.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error(
-    "training diverged at update {update}: loss {loss}, gradient of length {gradient_norm}; start anew with a lower learning_rate"
+    "training diverged at update {update}: loss {loss}, gradient norm {gradient_norm}; start a new run with a lower learning_rate"
 )]
 pub struct Diverged {
-    /// Which update.
     pub update: u64,
-    /// What the loss was.
     pub loss: f64,
-    /// How long the gradient was.
     pub gradient_norm: f64,
 }
 
 impl Learner {
-    /// A learner with random first weights, for the agent of the settings and an environment.
+    /// A learner with random initial weights, for the agent of the settings and an environment.
     pub fn new(
         settings: &Settings,
         spec: &Spec,
@@ -75,25 +72,23 @@ impl Learner {
         })
     }
 
-    /// The algorithm.
     pub fn agent(&self) -> &dyn Agent {
         &*self.agent
     }
 
-    /// The network that learns, and that actors follow.
+    /// The network that is trained, and whose weights are published to the actors.
     pub fn online(&self) -> &QNetwork {
         &self.online
     }
 
-    /// Updates made.
     pub fn updates(&self) -> u64 {
         self.updates
     }
 
-    /// What an update with this batch would see: targets, TD errors, Q and loss of the networks as they are.
+    /// What an update on this batch would compute: targets, TD errors, Q-values and loss of the current networks.
     ///
-    /// Nothing changes, and the loss has no graph.
-    pub fn examine(&self, batch: &Batch) -> Pass {
+    /// Changes nothing and builds no autograd graph.
+    pub fn examine(&self, batch: &TensorBatch) -> Pass {
         tch::no_grad(|| self.agent.pass(self.networks(), batch))
     }
 
@@ -101,10 +96,11 @@ impl Learner {
         Networks { online: &self.online, target: &self.target }
     }
 
-    /// One gradient step. `progress` is the share of the run that is done, for the learning rate.
+    /// One gradient step. `progress`, the share of the run that is done, sets the learning rate.
     ///
-    /// If loss, gradient or a priority is not finite nothing changes and the run should end: the weights of before are still good.
-    pub fn update(&mut self, batch: &Batch, progress: f64) -> Result<Update, Diverged> {
+    /// If the loss, the gradient or a priority is not finite, nothing changes and the run should end: the weights are
+    /// still those of the last good update.
+    pub fn update(&mut self, batch: &TensorBatch, progress: f64) -> Result<Update, Diverged> {
         let pass = self.agent.pass(self.networks(), batch);
         let loss = pass.loss.double_value(&[]);
         let gradient = self.online.parameters().gradient(&pass.loss);
@@ -134,7 +130,7 @@ impl Learner {
         Ok(Update { priorities, figures })
     }
 
-    /// Weights of the online network, of the target network, and the optimiser's state, each as safetensors.
+    /// The weights of online and target network and the optimiser's state, each as safetensors.
     pub fn save(&self) -> [Vec<u8>; 3] {
         [
             self.online.parameters().to_safetensors(),
@@ -143,7 +139,7 @@ impl Learner {
         ]
     }
 
-    /// Continues from what [`Learner::save`] returned after so many updates.
+    /// Resumes from what [`Learner::save`] returned after `updates` updates.
     pub fn restore(
         &mut self,
         updates: u64,

@@ -1,12 +1,13 @@
-//! Learns: sampled transitions in, better weights and new priorities out.
+//! The learner: samples transitions, updates the networks, and computes new priorities.
 //!
-//! [`trainer`] is the one training step: it samples a batch from a [`replay`], has the [`learner`] update its networks,
-//! and returns new priorities. The replay is a store in this process ([`local`]; lockstep trains on it) or the pool of
-//! remote shards ([`remote`], fed by [`intake`]). [`batch`] turns stored transitions into tensors, [`importance`] weighs
-//! them. [`journal`] and [`checkpoint`] are what a run writes down.
+//! [`trainer`] is one training step: it samples a batch from a [`replay`], has the [`learner`] update its networks, and
+//! sends the new priorities back. The replay is a store in this process ([`local`], used by lockstep) or the pool of
+//! remote shards ([`remote`], fed by [`prefetcher`]). [`batch`] turns stored transitions into tensors; [`importance`]
+//! computes their weights. [`journal`] and [`checkpoint`] write the run's files.
 //!
-//! Around the trainer is the process: [`cluster`] is its training thread, [`priorities`] go back to the shards,
-//! [`lookout`] is what people see. [`start`] puts it together with `coordinator`, which knows the members and the shards.
+//! The process around the trainer: [`cluster`] is its training thread, [`priorities`] sends priorities to the shards,
+//! [`page_sampler`] feeds the live page. [`start`] wires it up with `coordinator`, which tracks the members and the
+//! shards.
 #![forbid(unsafe_code)]
 
 pub mod batch;
@@ -16,17 +17,16 @@ pub mod journal;
 pub mod learner;
 pub mod local;
 pub mod replay;
-pub mod setup;
 pub mod trainer;
 
 pub mod cluster;
 pub mod divergence;
 pub mod evaluations;
 pub mod events;
-pub mod intake;
-pub mod lookout;
 pub mod metrics;
 mod open;
+pub mod page_sampler;
+pub mod prefetcher;
 pub mod priorities;
 pub mod remote;
 pub mod scores;
@@ -36,3 +36,16 @@ pub use batch::Assembler;
 pub use learner::{Learner, Update};
 pub use local::LocalReplay;
 pub use trainer::{Trainer, Watch};
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// A flag that becomes true on SIGINT or SIGTERM; a second signal ends the process at once.
+pub fn stop_signal() -> std::io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    Ok(stop)
+}

@@ -1,10 +1,10 @@
-//! The replay as one store in this process: lockstep, benchmarks and tests train on it.
+//! A replay of one store in this process, used by lockstep, benchmarks and tests.
 
 use anyhow::{Context, Result, bail};
 use coordinator::rate::RateLimiter;
 use envs::Spec;
 use rand_chacha::ChaCha8Rng;
-use replay::{Chunk, Draw, Episode, ItemKey, ReplayStatus, Store};
+use replay::{Chunk, Draw, EpisodeErrors, ItemKey, ReplayStatus, Store};
 use settings::Settings;
 use settings::units::grouped;
 use value::priority::Priority;
@@ -12,7 +12,7 @@ use value::priority::Priority;
 use crate::learner::Learner;
 use crate::replay::{Collector, ItemId, Replay, Sampled};
 
-/// A store, its ratio of samples to inserts, and the generator that draws from it.
+/// A store with its rate limiter and the random generator that draws from it.
 pub struct LocalReplay {
     store: Store,
     limiter: RateLimiter,
@@ -22,7 +22,7 @@ pub struct LocalReplay {
 }
 
 impl LocalReplay {
-    /// A replay on `store` for a learner. The settings must have a ratio: nothing else paces one thread of control.
+    /// A replay on `store` for a learner. The settings must set samples per insert: nothing else paces a single thread.
     pub fn new(
         settings: &Settings,
         spec: &Spec,
@@ -33,29 +33,27 @@ impl LocalReplay {
         let ratio = settings
             .samples_per_insert
             .0
-            .context("lockstep needs a ratio of samples to inserts: give --samples-per-insert a number")?;
+            .context("lockstep needs samples per insert: set --samples-per-insert to a number")?;
         let limiter = RateLimiter::new(Some(ratio), settings.min_size.0, settings.batch_size as u64, None)?;
         let collector = Collector::for_learner(settings, spec, learner);
         Ok(Self { store, limiter, collector, rng, settings: settings.clone() })
     }
 
-    /// The store.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// The generator that draws.
+    /// The random generator that draws.
     pub fn rng(&self) -> &ChaCha8Rng {
         &self.rng
     }
 
-    /// Stores a chunk.
     pub fn insert(&mut self, chunk: &Chunk) -> Result<()> {
         self.store.insert(chunk)?;
         Ok(())
     }
 
-    /// Fails if the bytes of the store can't hold `min_size` transitions: training would then see only the newest few.
+    /// Fails if `replay_bytes` can't hold `min_size` transitions: training would see only the newest few.
     pub fn check_room(&self) -> Result<()> {
         let (table, wanted) = (&self.store.tables()[0], self.settings.min_size.0);
         let held = table.len();
@@ -68,15 +66,17 @@ impl LocalReplay {
         Ok(())
     }
 
-    /// How reliable an item's target is, by its episode; episodes of the batch are looked up once.
-    fn reliability(store: &Store, episodes: &mut Vec<Episode>, key: ItemKey) -> Result<f64> {
-        let item = store.item(0, key).context("a sampled transition is in the store")?;
+    /// The reliability of an item's target. `episodes` caches the batch's episodes, so that each is looked up once.
+    fn reliability(store: &Store, episodes: &mut Vec<EpisodeErrors>, key: ItemKey) -> Result<f64> {
+        let item = store.item(0, key).context("a sampled transition is missing from the store")?;
         let (lane, first) = (item.lane(), item.first_step());
         if !episodes.iter().any(|episode| episode.holds(lane, first)) {
             episodes.extend(store.episode(0, key));
         }
         let episode = episodes.iter().find(|episode| episode.holds(lane, first));
-        Ok(episode.context("the episode of a sampled transition is in the store")?.reliability(first))
+        Ok(episode
+            .context("the episode of a sampled transition is missing from the store")?
+            .reliability(first))
     }
 
     fn draw(&mut self) -> Result<Vec<Draw>> {
@@ -96,7 +96,8 @@ impl Replay for LocalReplay {
             let needed = self.settings.strategy.needs_reliability;
             let reliability =
                 needed.then(|| Self::reliability(&self.store, &mut episodes, draw.key)).transpose()?;
-            let item = self.store.item(0, draw.key).context("a sampled transition is in the store")?;
+            let item =
+                self.store.item(0, draw.key).context("a sampled transition is missing from the store")?;
             self.collector.add(0, draw, item.lead(), item.frames(), item.steps(), reliability)?;
         }
         Ok(Some(self.collector.finish(|_| 1.0)))

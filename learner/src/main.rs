@@ -1,4 +1,4 @@
-//! `quiver-learner`: the learner as a process. Read [`learner::start`] next.
+//! `quiver-learner`: the learner process. Read [`learner::start`] next.
 #![forbid(unsafe_code)]
 
 use clap::Parser;

@@ -1,4 +1,4 @@
-//! What the learner measures. `docs/metrics.md` says what each means.
+//! The learner's metrics. `docs/metrics.md` explains each.
 
 use std::time::Instant;
 
@@ -9,103 +9,102 @@ use settings::Settings;
 
 use crate::scores::Scores;
 
-/// Buckets in seconds: first, factor, number.
+/// Histogram buckets in seconds: the first, the factor between two, their number.
 const SECONDS: (f64, f64, usize) = (0.0005, 2.0, 16);
 
-/// What takes time beside waiting and training, as labels.
+/// Labels of the stages that are timed besides waiting and training.
 const STAGES: [&str; 4] = ["draw", "unpack", "copy", "publish"];
 
-/// What the learner can wait for, as labels.
-pub const WAITS: [&str; 4] = ["shards", "filling", "inserts", "evaluation"];
+/// Labels of what the learner can be blocked on.
+pub const BLOCKED_ON: [&str; 4] = ["shards", "filling", "inserts", "evaluation"];
 
 telemetry::metrics! {
     /// The learner's metrics.
     #[derive(Clone, Debug)]
-    #[expect(missing_docs, reason = "each has its help text, in the words of docs/metrics.md")]
     pub struct Metrics(new) {
-        pub updates: IntCounter = new.counter("learner_updates_total", "Gradient steps of this process"),
-        pub frames: IntGauge = new.count("learner_frames", "Emulator frames of the whole run"),
+        pub updates: IntCounter = new.counter("quiver_learner_updates_total", "Gradient steps of this process"),
+        pub frames: IntGauge = new.count("quiver_learner_frames", "Emulator frames of the whole run"),
         pub frames_budget: IntGauge =
-            new.count("learner_frames_budget", "Emulator frames at which training ends"),
+            new.count("quiver_learner_frames_budget", "Emulator frames at which training ends"),
         pub update_seconds: Histogram =
-            new.histogram("learner_update_seconds", "Time of one gradient step in libtorch", SECONDS),
+            new.histogram("quiver_learner_update_seconds", "Time of one gradient step in libtorch", SECONDS),
         pub prepare_seconds: Histogram =
-            new.histogram("learner_prepare_seconds", "Time to sample and unpack one batch", SECONDS),
+            new.histogram("quiver_learner_prepare_seconds", "Time to sample and unpack one batch", SECONDS),
         pub wait_seconds: Counter =
-            new.sum("learner_batch_wait_seconds_total", "Time that the training thread waited for a batch"),
+            new.sum("quiver_learner_batch_wait_seconds_total", "Time that the training thread waited for a batch"),
         pub stage_seconds: CounterVec = new.sums(
-            "learner_stage_seconds_total",
+            "quiver_learner_stage_seconds_total",
             "Time spent on this, beside waiting and training",
             "stage",
             &STAGES,
         ),
         pub waiting: IntGaugeVec =
-            new.counts("learner_waiting", "1 while the learner waits for this", "for", &WAITS),
-        pub loss: Gauge = new.gauge("learner_loss", "Weighted mean loss, over the last 200 updates"),
+            new.counts("quiver_learner_waiting", "1 while the learner waits for this", "for", &BLOCKED_ON),
+        pub loss: Gauge = new.gauge("quiver_learner_loss", "Weighted mean loss, over the last 200 updates"),
         pub td_error: Gauge =
-            new.gauge("learner_td_error", "Mean absolute TD error, over the last 200 updates"),
-        pub q: Gauge = new.gauge("learner_q", "Mean Q-value, over the last 200 updates"),
+            new.gauge("quiver_learner_td_error", "Mean absolute TD error, over the last 200 updates"),
+        pub q: Gauge = new.gauge("quiver_learner_q", "Mean Q-value, over the last 200 updates"),
         pub entropy: Gauge =
-            new.gauge("learner_policy_entropy_nats", "Mean entropy of the policy, over the last 200 updates"),
+            new.gauge("quiver_learner_policy_entropy_nats", "Mean entropy of the policy, over the last 200 updates"),
         pub gradient_norm: Gauge =
-            new.gauge("learner_gradient_norm", "Mean length of the gradient before clamping"),
-        pub importance_weight: Gauge = new.gauge("learner_importance_weight", "Mean importance weight"),
-        pub samples: IntCounter = new.counter("learner_samples_total", "Transitions sampled by this process"),
+            new.gauge("quiver_learner_gradient_norm", "Mean length of the gradient before clamping"),
+        pub importance_weight: Gauge = new.gauge("quiver_learner_importance_weight", "Mean importance weight"),
+        pub samples: IntCounter = new.counter("quiver_learner_samples_total", "Transitions sampled by this process"),
         pub inserts: IntCounter = new.counter(
-            "learner_inserts_total",
+            "quiver_learner_inserts_total",
             "Transitions inserted into all shards, as this process heard",
         ),
         pub samples_per_insert: Gauge =
-            new.gauge("learner_samples_per_insert", "Samples per insert since the ratio began"),
+            new.gauge("quiver_learner_samples_per_insert", "Samples per insert since the ratio began"),
         pub samples_per_insert_target: Gauge = new.gauge(
-            "learner_samples_per_insert_target",
+            "quiver_learner_samples_per_insert_target",
             "Samples per insert as the settings want it, 0 if both sides run free",
         ),
         pub prefetched: IntGauge =
-            new.count("learner_prefetched_batches", "Batches that wait for the training thread"),
+            new.count("quiver_learner_prefetched_batches", "Batches that wait for the training thread"),
         pub prefetch_lag: Gauge =
-            new.gauge("learner_prefetch_lag_updates", "Updates between drawing a batch and learning from it"),
+            new.gauge("quiver_learner_prefetch_lag_updates", "Updates between drawing a batch and learning from it"),
         pub sample_age: Gauge = new.gauge(
-            "learner_sample_age_inserts",
+            "quiver_learner_sample_age_inserts",
             "Mean number of inserts into its shard after a sampled transition",
         ),
         pub priorities: IntCounterVec = new.counters(
-            "learner_priorities_total",
+            "quiver_learner_priorities_total",
             "New priorities by what became of them",
             "result",
             &["applied", "stale", "lost", "dropped"],
         ),
-        pub largest: Gauge = new.gauge("learner_largest_priority", "The largest priority seen in any shard"),
+        pub largest: Gauge = new.gauge("quiver_learner_largest_priority", "The largest priority seen in any shard"),
         pub undecodable: IntCounter =
-            new.counter("learner_undecodable_items_total", "Sampled transitions that could not be unpacked"),
+            new.counter("quiver_learner_undecodable_items_total", "Sampled transitions that could not be unpacked"),
         pub weights_version: IntGauge =
-            new.count("learner_weights_version", "Number of the newest published weights"),
-        pub weights_bytes: IntGauge = new.count("learner_weights_bytes", "Size of the published weights"),
+            new.count("quiver_learner_weights_version", "Number of the newest published weights"),
+        pub weights_bytes: IntGauge = new.count("quiver_learner_weights_bytes", "Size of the published weights"),
         pub members: IntGaugeVec =
-            new.counts("learner_members", "Members that are connected", "role", &["actor", "evaluator"]),
+            new.counts("quiver_learner_members", "Members that are connected", "role", &["actor", "evaluator"]),
         pub joins: IntCounterVec = new.counters(
-            "learner_joins_total",
+            "quiver_learner_joins_total",
             "Members that joined as new ones",
             "role",
             &["actor", "evaluator"],
         ),
-        pub shards: IntGauge = new.count("learner_shards_reachable", "Shards that answer"),
-        pub shards_wanted: IntGauge = new.count("learner_shards", "Shards that shall answer"),
+        pub shards: IntGauge = new.count("quiver_learner_shards_reachable", "Shards that answer"),
+        pub shards_wanted: IntGauge = new.count("quiver_learner_shards", "Shards of the run, without those it runs without"),
         pub replay_items: IntGauge =
-            new.count("learner_replay_items", "Transitions in all shards that answer"),
-        pub episodes: IntCounter = new.counter("learner_episodes_total", "Training games that ended"),
+            new.count("quiver_learner_replay_items", "Transitions in all shards that answer"),
+        pub episodes: IntCounter = new.counter("quiver_learner_episodes_total", "Training games that ended"),
         pub training_score: Gauge =
-            new.score("learner_training_score", "Mean score of the newest 20 training games"),
+            new.score("quiver_learner_training_score", "Mean score of the newest 20 training games"),
         pub scores: Scores = Scores::register(new.0),
         pub diverged_time: Gauge = new.gauge(
-            "learner_diverged_time_seconds",
-            "When an update last was no number, in seconds since 1970; 0: never",
+            "quiver_learner_diverged_time_seconds",
+            "When an update was last not finite, in seconds since 1970; 0: never",
         ),
-        pub checkpoints: IntCounter = new.counter("learner_checkpoints_total", "Checkpoints written"),
+        pub checkpoints: IntCounter = new.counter("quiver_learner_checkpoints_total", "Checkpoints written"),
         pub checkpoint_seconds: Histogram =
-            new.histogram("learner_checkpoint_seconds", "Time to write a checkpoint", SECONDS),
+            new.histogram("quiver_learner_checkpoint_seconds", "Time to write a checkpoint", SECONDS),
         pub refused: IntCounterVec = new.counters(
-            "learner_requests_refused_total",
+            "quiver_learner_requests_refused_total",
             "Calls refused, by reason",
             "reason",
             &["protocol", "run", "fenced", "full", "invalid"],
@@ -114,17 +113,18 @@ telemetry::metrics! {
 }
 
 impl Metrics {
-    /// Says what the settings aim at, in a run of so many shards.
-    pub fn aims(&self, settings: &Settings, shards: usize) {
+    /// Exports the targets of the settings, in a run of `shards` shards.
+    pub fn set_targets(&self, settings: &Settings, shards: usize) {
         self.frames_budget.set(settings.frames.0 as i64);
         self.samples_per_insert_target.set(settings.samples_per_insert.0.unwrap_or(0.0));
         self.shards_wanted.set((shards - settings.without_shards.0.len()) as i64);
     }
 
-    /// Shows what the replay holds.
+    /// Exports what the replay holds.
     pub fn show_replay(&self, replay: &ReplayStatus) {
         self.shards.set(replay.shards.into());
         self.replay_items.set(replay.items as i64);
+        // The status has totals; a counter takes the difference.
         self.samples.inc_by(replay.samples.saturating_sub(self.samples.get()));
         self.inserts.inc_by(replay.inserts.saturating_sub(self.inserts.get()));
         if let Some(ratio) = replay.samples_per_insert {
@@ -132,7 +132,7 @@ impl Metrics {
         }
     }
 
-    /// Shows the means of a stretch of training.
+    /// Exports the averages over the last updates.
     pub fn show_training(&self, training: &Training) {
         self.loss.set(training.loss);
         self.td_error.set(training.td_error);
@@ -142,23 +142,23 @@ impl Metrics {
         self.importance_weight.set(training.importance_weight);
     }
 
-    /// Counts the time since `started` for a stage.
-    pub fn spent(&self, stage: &str, started: Instant) {
+    /// Adds the time since `started` to a stage.
+    pub fn add_stage_time(&self, stage: &str, started: Instant) {
         self.stage_seconds.with_label_values(&[stage]).inc_by(started.elapsed().as_secs_f64());
     }
 
-    /// Takes in a priority and gives the largest so far.
-    pub fn largest_priority(&self, priority: f64) -> f64 {
+    /// Raises the largest priority so far to `priority` if that is larger, and returns it.
+    pub fn raise_largest_priority(&self, priority: f64) -> f64 {
         if priority.is_finite() && priority > self.largest.get() {
             self.largest.set(priority);
         }
         self.largest.get()
     }
 
-    /// Says what the learner waits for, or that it does not.
-    pub fn waits_for(&self, what: Option<&str>) {
-        for wait in WAITS {
-            self.waiting.with_label_values(&[wait]).set(i64::from(what == Some(wait)));
+    /// Exports what the learner is blocked on, if anything.
+    pub fn set_blocked_on(&self, what: Option<&str>) {
+        for label in BLOCKED_ON {
+            self.waiting.with_label_values(&[label]).set(i64::from(what == Some(label)));
         }
     }
 }
@@ -170,17 +170,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_aims_are_those_of_the_settings() {
+    fn the_targets_are_those_of_the_settings() {
         let metrics = Metrics::register(&Registry::new());
         let mut settings = settings::resolve::Layers::default().resolve(Some("cartpole")).unwrap().settings;
         for (key, text) in [("samples_per_insert", "4"), ("without_shards", "1"), ("frames", "5000")] {
             settings.set(key, text).unwrap().unwrap();
         }
-        metrics.aims(&settings, 3);
+        metrics.set_targets(&settings, 3);
         assert_eq!(metrics.samples_per_insert_target.get(), 4.0);
         assert_eq!((metrics.shards_wanted.get(), metrics.frames_budget.get()), (2, 5000));
         settings.set("samples_per_insert", "none").unwrap().unwrap();
-        metrics.aims(&settings, 3);
+        metrics.set_targets(&settings, 3);
         assert_eq!(metrics.samples_per_insert_target.get(), 0.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Opens a run's directory for one start of the learner: new, or from its newest checkpoint.
+//! Opens the run directory for one start of the learner: a new run, or one resumed from its newest checkpoint.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -7,49 +7,55 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use run::RunDir;
 use run::checkpoint::{Checkpoint, CheckpointError};
-use run::directory::write_whole;
+use run::directory::write_atomically;
 use run::event::Event;
-use run::record::{Record, Start};
+use run::record::{LearnerStart, Record};
 use settings::Resolved;
 use tracing::info;
 
-use crate::checkpoint::{self, State};
+use crate::checkpoint::{self, RunState};
 use crate::events::Events;
 use crate::journal::Journal;
 use crate::learner::Learner;
 
-/// File of the run's directory that holds its name, unique over all runs.
+/// File in the run directory with the run's name, which is unique over all runs.
 const RUN_NAME: &str = "run-id";
-/// File of the run's directory that counts starts of the learner.
+/// File in the run directory that counts the learner's starts.
 const INCARNATION: &str = "learner-incarnation";
 
-/// A run, locked by this process.
+/// A run directory, locked by this process.
 pub struct Opened {
-    /// Its journal, where the newest checkpoint left it.
+    /// The journal, at the state of the newest checkpoint.
     pub journal: Journal,
-    /// Its name, unique over all runs.
+    /// The run's name, unique over all runs.
     pub run: String,
-    /// Which start of the learner this is.
+    /// The learner's incarnation: the number of this start.
     pub incarnation: u32,
 }
 
-/// Opens or creates the run in `path`, and restores `learner` from its newest checkpoint.
+/// Opens or creates the run in `path`, and restores `learner` from the newest checkpoint if there is one.
 pub fn open(path: &Path, resolved: &Resolved, learner: &mut Learner, events: Events) -> Result<Opened> {
     let (directory, found) = directory(path, resolved)?;
-    let mut state = State::default();
+    let mut state = RunState::default();
     if let Some(checkpoint) = found {
         state = checkpoint::restore(learner, &checkpoint)?;
-        let text = format!("going on from {}", checkpoint.path().display());
-        info!(frames = state.frames, updates = state.updates, "{text}");
-        events.send(&Event::Note { text });
+        if state.lockstep.is_some() {
+            let path = checkpoint.path().display();
+            bail!(
+                "{path} was written in lockstep: resume the run with lockstep = true, or start another run"
+            );
+        }
+        let path = checkpoint.path().display();
+        info!(frames = state.frames, updates = state.updates, checkpoint = %path, "resumed from a checkpoint");
+        events.send(&Event::Note { text: format!("resuming from {path}") });
     }
     let incarnation = next_incarnation(path)?;
-    let record = Record::go_on(path)?;
-    Start::keep(path, incarnation, state.frames, state.updates)?;
+    let record = Record::resume(path)?;
+    LearnerStart::append(path, incarnation, state.frames, state.updates)?;
     Ok(Opened { run: run_name(path)?, journal: Journal::new(directory, record, state), incarnation })
 }
 
-/// The run's directory, created or opened, and its newest checkpoint.
+/// Creates or opens the run directory, and finds its newest checkpoint.
 fn directory(path: &Path, resolved: &Resolved) -> Result<(RunDir, Option<Checkpoint>)> {
     if !path.join("config.toml").is_file() {
         return Ok((RunDir::create(path, resolved)?, None));
@@ -57,10 +63,10 @@ fn directory(path: &Path, resolved: &Resolved) -> Result<(RunDir, Option<Checkpo
     let (directory, before) = RunDir::open(path)?;
     if before.game != resolved.game {
         let (here, game) = (path.display(), &before.game);
-        bail!("{here} has a run of {game}, not of {}: choose another --run-dir", resolved.game);
+        bail!("{here} holds a run of {game}, not of {}: choose another --run-dir", resolved.game);
     }
     let folder = directory.checkpoints();
-    run::checkpoint::tidy(&folder).context("can't tidy the checkpoints; free some space")?;
+    run::checkpoint::tidy(&folder).context("can't clean up the checkpoints; free some disk space")?;
     directory.write_config(resolved)?;
     let checkpoint = match Checkpoint::newest(&folder) {
         Err(CheckpointError::None(_)) => None,
@@ -69,7 +75,7 @@ fn directory(path: &Path, resolved: &Resolved) -> Result<(RunDir, Option<Checkpo
     Ok((directory, checkpoint))
 }
 
-/// The run's name: random, made once, kept in its directory.
+/// The run's name: random, generated once and stored in the run directory.
 fn run_name(directory: &Path) -> Result<String> {
     let path = directory.join(RUN_NAME);
     if let Some(name) = read_if_there(&path)? {
@@ -77,13 +83,13 @@ fn run_name(directory: &Path) -> Result<String> {
     }
     let mut bytes = [0; 16];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .context("no random numbers")?;
+        .context("can't get random bytes from the kernel for the run's name")?;
     let name: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    write_whole(&path, name.as_bytes())?;
+    write_atomically(&path, name.as_bytes())?;
     Ok(name)
 }
 
-/// Reads a file that may be missing.
+/// Reads a file; `None` if it does not exist.
 pub(crate) fn read_if_there(path: &Path) -> Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
@@ -92,14 +98,16 @@ pub(crate) fn read_if_there(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// Counts this start of the learner. On the disk before anyone hears of it: no two starts may have one number.
+/// Counts this start of the learner. The number is on disk before any peer sees it, so that no two starts share one.
 fn next_incarnation(directory: &Path) -> Result<u32> {
     let path = directory.join(INCARNATION);
     let last = match read_if_there(&path)? {
-        Some(text) => text.trim().parse().with_context(|| format!("{} is damaged", path.display()))?,
+        Some(text) => text.trim().parse().with_context(|| {
+            format!("{} is damaged: restore it from a backup, or start a new run", path.display())
+        })?,
         None => 0u32,
     };
-    let next = last.checked_add(1).context("the learner was started too often")?;
-    write_whole(&path, next.to_string().as_bytes())?;
+    let next = last.checked_add(1).context("the learner was started 2^32 times: start a new run")?;
+    write_atomically(&path, next.to_string().as_bytes())?;
     Ok(next)
 }

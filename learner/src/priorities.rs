@@ -1,7 +1,7 @@
-//! New priorities on their way back to the shards, beside the training.
+//! Sends new priorities to the shards in the background.
 //!
-//! A bounded queue and one task. If shards are slower than training, the newest batch of priorities is dropped and
-//! counted: an item then keeps its old priority, which costs a little and stalls nothing.
+//! A bounded queue and one task. If the shards are slower than training, the newest batch of priorities is dropped and
+//! counted. Its items keep their old priorities, which costs a little accuracy and never blocks training.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use value::priority::Priority;
 use crate::metrics::Metrics;
 use crate::replay::ItemId;
 
-/// Batches whose priorities may wait.
+/// Batches whose priorities may be queued.
 const WAITING_MAX: usize = 64;
 
-/// How long a shard may take to apply them.
+/// How long a shard may take to apply one batch of priorities.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// The sending end.
+/// Cloneable handle to the queue.
 #[derive(Clone, Debug)]
 pub struct Priorities {
     queue: mpsc::Sender<Work>,
@@ -36,14 +36,15 @@ struct Work {
 }
 
 impl Priorities {
-    /// Starts the task. Updaters come in the order of shards. Ends when all senders are gone.
+    /// Starts the task, with one updater per shard in the order of shard numbers. It ends when the last handle is
+    /// dropped.
     pub fn spawn(shards: Vec<Updater>, metrics: Arc<Metrics>) -> Self {
         let (queue, work) = mpsc::channel(WAITING_MAX);
         tokio::spawn(send(shards, metrics.clone(), work));
         Self { queue, metrics }
     }
 
-    /// Gives items new priorities, sooner or later.
+    /// Queues new priorities. Drops and counts them if the queue is full.
     pub fn update(&self, updates: Vec<(ItemId, Priority)>) {
         let count = updates.len();
         if self.queue.try_send(Work { updates, remove: Vec::new() }).is_err() {
@@ -51,17 +52,18 @@ impl Priorities {
         }
     }
 
-    /// Has items removed that nobody can use.
+    /// Asks the shards to remove items that can't be decoded.
     pub fn remove(&self, remove: Vec<ItemId>) {
+        // If the queue is full, the item is drawn and reported again.
         let _ = self.queue.try_send(Work { updates: Vec::new(), remove });
     }
 }
 
 async fn send(shards: Vec<Updater>, metrics: Arc<Metrics>, mut work: mpsc::Receiver<Work>) {
-    let mut largest_told = vec![0.0; shards.len()];
+    let mut largest_sent = vec![0.0; shards.len()];
     while let Some(Work { updates, remove }) = work.recv().await {
         let largest = updates.iter().map(|(_, priority)| priority.get()).fold(0.0, f64::max);
-        let largest = metrics.largest_priority(largest);
+        let largest = metrics.raise_largest_priority(largest);
         let calls = shards.iter().cloned().enumerate().filter_map(|(shard, updater)| {
             let updates = Updates {
                 table: 0,
@@ -73,13 +75,14 @@ async fn send(shards: Vec<Updater>, metrics: Arc<Metrics>, mut work: mpsc::Recei
                 removed: remove.iter().filter(|(at, _)| *at == shard).map(|(_, key)| *key).collect(),
                 largest: Priority::try_new(largest).ok(),
             };
-            let news = largest > largest_told[shard];
-            let any = news || !updates.priorities.is_empty() || !updates.removed.is_empty();
-            any.then(|| call(shard, updater, updates, &metrics))
+            let is_due = largest > largest_sent[shard]
+                || !updates.priorities.is_empty()
+                || !updates.removed.is_empty();
+            is_due.then(|| call(shard, updater, updates, &metrics))
         });
         futures_util::future::join_all(calls).await;
-        // Every update carries the largest; a shard that missed it hears it with its next ones.
-        largest_told.fill(largest);
+        // Every update carries the largest priority, so a shard that missed this one gets it with its next update.
+        largest_sent.fill(largest);
     }
 }
 
@@ -91,8 +94,8 @@ async fn call(shard: usize, updater: Updater, updates: Updates, metrics: &Metric
             counted("stale", stale);
         }
         Ok(Err(status)) => {
-            // The shard is gone or new: its items are too, or it will ask for nothing less.
-            debug!(shard, reason = describe(&status), "priorities were lost");
+            // The shard is unreachable or has restarted, possibly without these items. Training does not retry.
+            debug!(shard, reason = describe(&status), "priorities lost: the shard did not apply them");
             counted("lost", updates.priorities.len() as u64);
         }
         Err(_) => counted("lost", updates.priorities.len() as u64),

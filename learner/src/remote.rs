@@ -1,4 +1,4 @@
-//! The replay as a pool of remote shards: [`crate::intake`] samples ahead, priorities go back beside the training.
+//! A replay of remote shards: [`crate::prefetcher`] samples ahead, [`crate::priorities`] sends priorities back.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,37 +11,39 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use value::priority::Priority;
 
-use crate::intake::{Counted, Intake, Parts, Phase, Prefetched};
 use crate::metrics::Metrics;
+use crate::prefetcher::{Prefetched, Prefetcher, PrefetcherParts, RunCounts, RunPhase};
 use crate::priorities::Priorities;
 use crate::replay::{Collector, ItemId, Replay, Sampled};
 
-/// How long [`Replay::sample`] waits for a batch before the training thread does its other work.
+/// How long [`Replay::sample`] waits for a batch before the training thread does its periodic work.
 const SAMPLE_WAIT: Duration = Duration::from_millis(100);
 
-/// Capacity of the channel of prefetched batches. The intake bounds their number by `prefetch_batches`.
+/// Capacity of the channel of prefetched batches. The prefetcher limits their number to `prefetch_batches`.
 const BATCHES_MAX: usize = 1024;
 
-/// The training thread's end of the intake.
+/// The training thread's handle to the prefetcher.
 pub struct RemoteReplay {
     batches: mpsc::Receiver<Result<Prefetched, String>>,
     status: watch::Receiver<ReplayStatus>,
-    counted: watch::Receiver<Counted>,
+    counted: watch::Receiver<RunCounts>,
     priorities: Priorities,
-    phase: watch::Sender<Phase>,
-    intake: Option<JoinHandle<()>>,
+    phase: watch::Sender<RunPhase>,
+    prefetcher: Option<JoinHandle<()>>,
     metrics: Arc<Metrics>,
     handle: Handle,
     batch_size: u64,
-    /// Batches of the run before this start of the learner.
+    /// Batches that earlier starts of the learner trained on.
     batches_before: u64,
+    /// Number of the newest batch, and the mean age of its items in inserts.
+    newest: (u64, f64),
 }
 
 impl RemoteReplay {
-    /// Starts an intake on the runtime.
-    pub fn start(parts: Parts, collector: Collector, handle: Handle) -> Self {
+    /// Starts a prefetcher on the runtime.
+    pub fn start(parts: PrefetcherParts, collector: Collector, handle: Handle) -> Self {
         let (sender, batches) = mpsc::channel(BATCHES_MAX);
-        let (phase, phases) = watch::channel(Phase::Training);
+        let (phase, phases) = watch::channel(RunPhase::Training);
         Self {
             batches,
             status: parts.publish.status.subscribe(),
@@ -51,34 +53,38 @@ impl RemoteReplay {
             metrics: parts.metrics.clone(),
             batch_size: parts.settings.batch_size as u64,
             batches_before: collector.batches(),
-            intake: Some(handle.spawn(Intake::new(parts, collector).run(sender, phases))),
+            newest: (0, 0.0),
+            prefetcher: Some(handle.spawn(Prefetcher::new(parts, collector).run(sender, phases))),
             handle,
         }
     }
 
-    /// How far the shards have counted.
-    pub fn counted(&self) -> watch::Ref<'_, Counted> {
+    /// Agent steps and per-shard counts, as the shards last reported them.
+    pub fn counted(&self) -> watch::Ref<'_, RunCounts> {
         self.counted.borrow()
     }
 
-    /// Ends sampling: training is over, the evaluation is not.
+    /// Stops sampling: training is over, the final evaluation is not.
     pub fn stop_sampling(&self) {
-        self.phase.send_replace(Phase::Over);
+        self.phase.send_replace(RunPhase::Evaluating);
     }
 
-    /// Tells the shards that the run has ended; waits at most `wait` for that.
+    /// Tells the shards that the run has finished, and waits at most `wait` until they have answered.
     pub fn finish(&mut self, wait: Duration) {
-        self.phase.send_replace(Phase::Finished);
-        if let Some(intake) = self.intake.take() {
-            let _ = self.handle.block_on(async { timeout(wait, intake).await });
+        self.phase.send_replace(RunPhase::Finished);
+        if let Some(prefetcher) = self.prefetcher.take() {
+            let _ = self.handle.block_on(async { timeout(wait, prefetcher).await });
         }
     }
 
-    fn show(&self, sampled: &Sampled) {
+    /// Shows how far prefetching is ahead. Measured after the update: the prefetcher has refilled the queue by then, so
+    /// an empty queue means that sampling is too slow.
+    fn show(&self) {
+        let (number, age_inserts) = self.newest;
         let drawn = self.batches_before + self.status.borrow().samples / self.batch_size;
         self.metrics.prefetched.set(self.batches.len() as i64);
-        self.metrics.prefetch_lag.set(drawn.saturating_sub(sampled.number + 1) as f64);
-        self.metrics.sample_age.set(sampled.age_inserts);
+        self.metrics.prefetch_lag.set(drawn.saturating_sub(number + 1) as f64);
+        self.metrics.sample_age.set(age_inserts);
     }
 }
 
@@ -88,19 +94,20 @@ impl Replay for RemoteReplay {
         let received = self.handle.block_on(async { timeout(SAMPLE_WAIT, self.batches.recv()).await });
         self.metrics.wait_seconds.inc_by(asked.elapsed().as_secs_f64());
         match received {
-            // Dropping its place lets the intake prepare the next batch during this update.
-            Ok(Some(Ok(Prefetched { sampled, place: _ }))) => {
-                self.show(&sampled);
+            // Dropping the permit lets the prefetcher prepare the next batch during this update.
+            Ok(Some(Ok(Prefetched { sampled, permit: _ }))) => {
+                self.newest = (sampled.number, sampled.age_inserts);
                 Ok(Some(sampled))
             }
             Ok(Some(Err(reason))) => bail!(reason),
-            Ok(None) => bail!("sampling has ended"),
+            Ok(None) => bail!("the prefetcher has stopped"),
             Err(_) => Ok(None),
         }
     }
 
     fn update_priorities(&mut self, updates: Vec<(ItemId, Priority)>) {
         self.priorities.update(updates);
+        self.show();
     }
 
     fn status(&self) -> ReplayStatus {

@@ -1,15 +1,15 @@
-//! Where batches come from and priorities go.
+//! The interface through which the trainer samples batches and sends priorities.
 //!
-//! [`Replay`] is the one interface: [`crate::local`] implements it over a store in this process, [`crate::remote`] over
-//! the pool of remote shards. Both turn sampled items into a batch through the same [`Collector`].
+//! [`crate::local`] implements [`Replay`] over a store in this process, [`crate::remote`] over the pool of remote
+//! shards. Both turn sampled items into a batch with the same [`Collector`].
 
-use agents::Batch;
+use agents::TensorBatch;
 use anyhow::Result;
 use envs::Spec;
 use replay::codec::DecodeError;
 use replay::{Draw, ItemKey, ReplayStatus, Taken};
 use settings::Settings;
-use settings::networks::Input;
+use settings::networks::NetworkInput;
 use tch::Device;
 use value::priority::Priority;
 
@@ -17,54 +17,52 @@ use crate::batch::Assembler;
 use crate::importance::{self, Importance};
 use crate::learner::Learner;
 
-/// Names an item of a run: its shard's number, and its key there.
+/// Identifies an item of a run: its shard's number, and its key in that shard.
 pub type ItemId = (usize, ItemKey);
 
-/// Experience to learn from.
+/// A source of batches.
 pub trait Replay {
-    /// The next batch, or `None` if the ratio of samples to inserts, or the wait for a batch, allows none yet.
+    /// The next batch. `None` if samples per insert allow no batch yet, or none arrived in time.
     fn sample(&mut self) -> Result<Option<Sampled>>;
 
-    /// Gives items new priorities.
     fn update_priorities(&mut self, updates: Vec<(ItemId, Priority)>);
 
-    /// What the replay holds, and what sampling is blocked on.
+    /// What the replay holds and what sampling is blocked on.
     fn status(&self) -> ReplayStatus;
 }
 
 /// A batch, ready to learn from.
 #[derive(Debug)]
 pub struct Sampled {
-    /// Its tensors.
-    pub batch: Batch,
-    /// Its items, in the batch's order.
+    /// The tensors.
+    pub batch: TensorBatch,
+    /// The items, in the order of the batch's rows.
     pub items: Vec<ItemId>,
-    /// Mean importance weight.
     pub importance_weight: f64,
-    /// Mean number of items inserted into the same shard after an item of the batch.
+    /// Mean age of the batch's items: inserts into the same shard since each item's insert.
     pub age_inserts: f64,
-    /// Batches made before this one, in the whole run.
+    /// Number of batches built before this one, over the whole run.
     pub number: u64,
 }
 
-/// Collects sampled items and makes them one batch: unpacked, folded, weighted.
+/// Collects sampled items into one batch: decodes frames, folds n-step returns, computes importance weights.
 pub struct Collector {
     assembler: Assembler,
     importance: Importance,
-    input: Input,
+    input: NetworkInput,
     device: Device,
     items: Vec<Collected>,
     batches: u64,
 }
 
-/// An item of the batch in the making.
+/// An item of the batch that is being collected.
 struct Collected {
     shard: usize,
     draw: Draw,
 }
 
 impl Collector {
-    /// A collector for a learner's network. Batches are numbered from the learner's updates on.
+    /// A collector for a learner's network. Batch numbers continue from the learner's number of updates.
     pub fn for_learner(settings: &Settings, spec: &Spec, learner: &Learner) -> Self {
         let online = learner.online();
         Self {
@@ -77,12 +75,12 @@ impl Collector {
         }
     }
 
-    /// Batches made so far, in the whole run.
+    /// Batches built so far, over the whole run.
     pub fn batches(&self) -> u64 {
         self.batches
     }
 
-    /// Unpacks an item that a shard has drawn. After an error the batch is as before.
+    /// Decodes an item drawn by a shard. After an error the batch is unchanged.
     pub fn add<'a>(
         &mut self,
         shard: usize,
@@ -93,7 +91,7 @@ impl Collector {
         reliability: Option<f64>,
     ) -> Result<(), DecodeError> {
         self.assembler.add(lead, frames, steps)?;
-        reliability.into_iter().for_each(|reliability| self.assembler.rely(reliability));
+        reliability.into_iter().for_each(|reliability| self.assembler.set_reliability(reliability));
         self.items.push(Collected { shard, draw });
         Ok(())
     }
@@ -103,7 +101,6 @@ impl Collector {
         self.items.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
@@ -113,13 +110,13 @@ impl Collector {
         self.items.iter().map(|item| item.shard)
     }
 
-    /// Drops what was collected.
+    /// Drops the items collected so far.
     pub fn clear(&mut self) {
         self.assembler.clear();
         self.items.clear();
     }
 
-    /// Makes the batch. `share` is the probability that one draw falls to a shard.
+    /// Builds the batch. `share` is the probability with which one draw falls on a shard.
     pub fn finish(&mut self, share: impl Fn(usize) -> f64) -> Sampled {
         let items = std::mem::take(&mut self.items);
         let weights = self.importance.exponent(self.batches).map(|exponent| {

@@ -1,31 +1,31 @@
-//! Scores of evaluations, as metrics show them: the newest, the best, and the first, which the untrained network played.
+//! Evaluation scores as metrics: the newest, the best, and the first, which is the untrained network's.
 
 use prometheus::Gauge;
 use run::record::{AGENT, Evaluation};
 
 telemetry::metrics! {
-    /// Scores of evaluations: NaN until there is one, because 0 is a good score in some games.
+    /// Evaluation scores. NaN before the first evaluation, because 0 is a good score in some games.
     #[derive(Clone, Debug)]
     pub struct Scores(new) {
-        newest: Gauge = new.score("learner_evaluation_score", "Mean score of the newest evaluation"),
-        standard_error: Gauge = new.score("learner_evaluation_standard_error", "Standard error of that mean"),
-        best: Gauge = new.score("learner_evaluation_best_score", "Mean score of the best evaluation"),
-        first: Gauge = new.score("learner_evaluation_first_score", "Mean score of the run's first evaluation"),
+        newest: Gauge = new.score("quiver_learner_evaluation_score", "Mean score of the newest evaluation"),
+        standard_error: Gauge = new.score("quiver_learner_evaluation_standard_error", "Standard error of that mean"),
+        best: Gauge = new.score("quiver_learner_evaluation_best_score", "Mean score of the best evaluation"),
+        first: Gauge = new.score("quiver_learner_evaluation_first_score", "Mean score of the run's first evaluation"),
     }
 }
 
 impl Scores {
-    /// Goes on with a run that has evaluations already.
-    pub fn go_on(&self, recorded: &[Evaluation]) {
+    /// Resumes from the evaluations in a run's record.
+    pub fn resume(&self, recorded: &[Evaluation]) {
         recorded.iter().filter(|evaluation| evaluation.player == AGENT).for_each(|agent| self.add(agent));
     }
 
-    /// Takes in an evaluation of the agent.
+    /// Adds an evaluation of the agent.
     pub fn add(&self, agent: &Evaluation) {
         self.newest.set(agent.mean);
-        // One game says nothing of how far games lie apart.
+        // A single game has no standard error.
         self.standard_error.set(if agent.scores.len() > 1 { agent.standard_error } else { f64::NAN });
-        // Whatever is compared with no number is neither larger nor smaller.
+        // `f64::max` ignores NaN, so the first score replaces it.
         self.best.set(agent.mean.max(self.best.get()));
         if self.first.get().is_nan() {
             self.first.set(agent.mean);
@@ -53,11 +53,11 @@ mod tests {
     }
 
     #[test]
-    fn the_first_and_the_best_stay_and_others_than_the_agent_do_not_count() {
+    fn first_and_best_are_kept_and_baselines_do_not_count() {
         let scores = Scores::register(&Registry::new());
         let shown = |scores: &Scores| [&scores.newest, &scores.best, &scores.first].map(Gauge::get);
         assert!(shown(&scores).iter().all(|score| score.is_nan()));
-        scores.go_on(&[evaluation(AGENT, -20.5), evaluation("random", 21.0), evaluation(AGENT, -3.0)]);
+        scores.resume(&[evaluation(AGENT, -20.5), evaluation("random", 21.0), evaluation(AGENT, -3.0)]);
         scores.add(&evaluation(AGENT, -12.0));
         assert_eq!(shown(&scores), [-12.0, -3.0, -20.5]);
         assert_eq!(scores.standard_error.get(), 0.5);

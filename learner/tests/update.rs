@@ -1,6 +1,6 @@
-//! The learner on batches made from a real store.
+//! The learner on batches from a real store.
 
-use agents::Batch;
+use agents::TensorBatch;
 use envs::{Element, Observation, Spec};
 use learner::{Assembler, Learner};
 use rand::{Rng, SeedableRng};
@@ -28,7 +28,7 @@ fn spec() -> Spec {
     Spec { game: "cartpole".into(), actions: vec!["a".into(), "b".into()], observation, frames_per_step: 1 }
 }
 
-/// Twenty steps whose frame is their number and whose reward is ten times that; one-step transitions.
+/// A store of twenty one-step transitions. The frame of each step is its number, and its reward is ten times that.
 fn store(settings: &Settings) -> Store {
     let mut store = Store::new(coordinator::store_options(settings, &spec()), 0).unwrap();
     let key = LaneKey { actor: 0, incarnation: 0, lane: 0 };
@@ -52,7 +52,7 @@ fn learner(settings: &Settings) -> Learner {
     Learner::new(settings, &spec(), Device::Cpu, &mut ChaCha8Rng::seed_from_u64(1)).unwrap()
 }
 
-fn batch(settings: &Settings, learner: &Learner, count: usize, rng: &mut impl Rng) -> Batch {
+fn batch(settings: &Settings, learner: &Learner, count: usize, rng: &mut impl Rng) -> TensorBatch {
     let mut store = store(settings);
     let mut assembler = Assembler::new(settings, spec().observation.bytes());
     for draw in store.sample(0, count, true, rng).unwrap() {
@@ -84,7 +84,7 @@ fn a_batch_holds_the_frames_actions_and_returns_of_its_transitions() {
 }
 
 #[test]
-fn a_frame_that_can_not_be_unpacked_leaves_the_batch_as_it_was() {
+fn a_frame_that_can_not_be_decoded_leaves_the_batch_unchanged() {
     let mut settings = settings();
     let learner = learner(&settings);
     let mut store = store(&settings);
@@ -99,7 +99,7 @@ fn a_frame_that_can_not_be_unpacked_leaves_the_batch_as_it_was() {
 }
 
 #[test]
-fn the_target_network_follows_every_few_updates() {
+fn the_target_network_is_copied_every_few_updates() {
     let settings = settings();
     let mut learner = learner(&settings);
     let batch = batch(&settings, &learner, 16, &mut ChaCha8Rng::seed_from_u64(3));
@@ -113,7 +113,7 @@ fn the_target_network_follows_every_few_updates() {
 }
 
 #[test]
-fn updates_bring_the_values_towards_their_targets() {
+fn updates_move_the_values_towards_their_targets() {
     let mut settings = settings();
     settings.learning_rate = 1e-2;
     settings.discount = 0.0;
@@ -130,7 +130,7 @@ fn updates_bring_the_values_towards_their_targets() {
 }
 
 #[test]
-fn a_saved_learner_goes_on_exactly() {
+fn a_restored_learner_continues_exactly() {
     let settings = settings();
     let (mut straight, mut resumed) = (learner(&settings), learner(&settings));
     let batch = batch(&settings, &straight, 16, &mut ChaCha8Rng::seed_from_u64(5));
@@ -149,7 +149,7 @@ fn a_saved_learner_goes_on_exactly() {
 }
 
 #[test]
-fn a_loss_that_is_no_number_changes_nothing() {
+fn a_nan_loss_changes_nothing() {
     let settings = settings();
     let mut learner = learner(&settings);
     let mut batch = batch(&settings, &learner, 16, &mut ChaCha8Rng::seed_from_u64(6));
@@ -160,7 +160,7 @@ fn a_loss_that_is_no_number_changes_nothing() {
 }
 
 #[test]
-fn examining_sees_what_the_update_will_and_changes_nothing() {
+fn examining_computes_what_the_update_will_and_changes_nothing() {
     let settings = settings();
     let mut learner = learner(&settings);
     let batch = batch(&settings, &learner, 16, &mut ChaCha8Rng::seed_from_u64(7));

@@ -1,4 +1,4 @@
-//! Items that a shard has drawn, their frames still packed.
+//! Sampled items, with their frames still packed.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use replay::{Draw, ItemKey, ItemView, KEY_DISTANCE_MAX, LaneKey, Taken};
@@ -8,11 +8,11 @@ use crate::convert::{Invalid, priority, same, within};
 use crate::limits::{POINTS_MAX, SAMPLE_BYTES_MAX};
 use crate::{steps, v1};
 
-/// Bytes that one step or frame can take in a message beside its frame, and what its item adds for itself.
+/// The most bytes that one step or frame takes in a message beside its packed frame, and one item beside its steps.
 const STEP_BYTES_MAX: usize = 32;
 const ITEM_BYTES_MAX: usize = 96;
 
-/// A batch in the making, at the shard.
+/// Builds a batch at the shard. Copies each item once, from the ring into the message.
 #[derive(Debug, Default, PartialEq)]
 pub struct BatchBuilder {
     batch: v1::Batch,
@@ -23,7 +23,7 @@ pub struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    /// Room for so many items.
+    /// Reserves memory for `items` items.
     pub fn new(items: usize) -> Self {
         let mut builder = Self::default();
         builder.batch.slots.reserve(items);
@@ -35,14 +35,14 @@ impl BatchBuilder {
         builder
     }
 
-    /// Whether one more item may be too much for one message.
+    /// Whether one more item may exceed the limit of a message.
     pub fn is_full(&self) -> bool {
         let records = ITEM_BYTES_MAX * self.batch.slots.len()
             + STEP_BYTES_MAX * (self.batch.frame_bytes.len() + self.flags.len());
         self.frames.len() + records > SAMPLE_BYTES_MAX - (1 << 20)
     }
 
-    /// Adds an item.
+    /// Appends an item, with its frames if `frames`.
     pub fn push(&mut self, draw: &Draw, item: &ItemView<'_>, frames: bool) {
         let batch = &mut self.batch;
         let lane = item.lane();
@@ -77,23 +77,22 @@ impl BatchBuilder {
         item.frame_pieces().for_each(|piece| self.frames.put_slice(piece));
     }
 
-    /// Name, lane and first step of each item.
+    /// Key, lane and first step of each item.
     pub fn items(&self) -> impl Iterator<Item = (ItemKey, LaneKey, u64)> {
         let v1::Batch { shard_incarnation: incarnation, slots, generations, .. } = &self.batch;
-        let names = slots.iter().zip(generations);
-        let names = names.map(|(&slot, &generation)| ItemKey { incarnation: *incarnation, slot, generation });
+        let keys = slots.iter().zip(generations);
+        let keys = keys.map(|(&slot, &generation)| ItemKey { incarnation: *incarnation, slot, generation });
         let v1::Batch { actors, actor_incarnations, lanes, first_steps, .. } = &self.batch;
         let lanes = actors.iter().zip(actor_incarnations).zip(lanes);
         let lanes = lanes.map(|((&actor, &incarnation), &lane)| LaneKey { actor, incarnation, lane });
-        names.zip(lanes).zip(first_steps).map(|((name, lane), &first)| (name, lane, first))
+        keys.zip(lanes).zip(first_steps).map(|((key, lane), &first)| (key, lane, first))
     }
 
-    /// Says of each item how reliable its target is.
-    pub fn rely(&mut self, reliabilities: Vec<f64>) {
+    /// Sets the reliability of each item's target.
+    pub fn set_reliabilities(&mut self, reliabilities: Vec<f64>) {
         self.batch.reliabilities = reliabilities;
     }
 
-    /// The message.
     pub fn finish(self) -> v1::Batch {
         let flags = self.flags.freeze();
         v1::Batch {
@@ -105,11 +104,11 @@ impl BatchBuilder {
     }
 }
 
-/// A batch as it came, checked.
+/// A received batch that was checked, with its frames still packed.
 #[derive(Clone, Debug, Default)]
-pub struct Batch {
+pub struct PackedBatch {
     columns: v1::Batch,
-    /// The steps of all items.
+    /// Steps of all items.
     steps: Vec<Taken>,
     /// Where each item begins.
     starts: Vec<Start>,
@@ -125,12 +124,13 @@ struct Start {
 /// One item of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchItem<'a> {
-    batch: &'a Batch,
+    batch: &'a PackedBatch,
     index: usize,
 }
 
-impl Batch {
-    /// Checks that everything fits together: as many frames as `stack` and an item's steps can need, actions in range.
+impl PackedBatch {
+    /// Checks that all columns fit together, that frame counts are possible for `stack` and the item's steps, and that
+    /// actions are below `actions`.
     pub fn new(columns: v1::Batch, stack: usize, actions: u16) -> Result<Self, Invalid> {
         let count = columns.slots.len();
         within("items", count, 0, POINTS_MAX)?;
@@ -173,12 +173,10 @@ impl Batch {
         Ok(Self { columns, steps, starts })
     }
 
-    /// Items in it.
     pub fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }
@@ -188,18 +186,13 @@ impl Batch {
         (0..self.len()).map(|index| BatchItem { batch: self, index })
     }
 
-    /// All packed frames together.
+    /// The packed frames of all items.
     pub fn frames(&self) -> &Bytes {
         &self.columns.frames
     }
-
-    /// The incarnation of the shard that gave it.
-    pub fn shard_incarnation(&self) -> u32 {
-        self.columns.shard_incarnation
-    }
 }
 
-/// Checks one item and returns where the next one begins.
+/// Checks one item and returns the start of the next one.
 fn check(columns: &v1::Batch, index: usize, start: Start, stack: usize) -> Result<Start, Invalid> {
     let length = columns.lengths[index] as usize;
     within("steps of an item", length, 1, usize::from(u8::MAX))?;
@@ -220,7 +213,6 @@ fn check(columns: &v1::Batch, index: usize, start: Start, stack: usize) -> Resul
 }
 
 impl<'a> BatchItem<'a> {
-    /// How the shard drew it.
     pub fn draw(&self) -> Draw {
         Draw {
             key: self.key(),
@@ -230,9 +222,8 @@ impl<'a> BatchItem<'a> {
         }
     }
 
-    /// Its name.
     pub fn key(&self) -> ItemKey {
-        let Batch { columns, .. } = self.batch;
+        let PackedBatch { columns, .. } = self.batch;
         ItemKey {
             incarnation: columns.shard_incarnation,
             slot: columns.slots[self.index],
@@ -245,29 +236,28 @@ impl<'a> BatchItem<'a> {
         self.batch.columns.probabilities[self.index]
     }
 
-    /// As it was last given.
+    /// The priority last assigned.
     pub fn priority(&self) -> Priority {
         Priority::try_new(self.batch.columns.priorities[self.index]).expect("checked with the batch")
     }
 
-    /// How often it was drawn, this time included.
+    /// How often the item was sampled, this time included.
     pub fn times_sampled(&self) -> u32 {
         self.batch.columns.times_sampled[self.index]
     }
 
-    /// How much of its episode's error is resolved behind it, if that was asked for.
+    /// The reliability of the item's target, if it was requested.
     pub fn reliability(&self) -> Option<f64> {
         self.batch.columns.reliabilities.get(self.index).copied()
     }
 
-    /// Items inserted after it.
+    /// Items inserted after this one.
     pub fn age_inserts(&self) -> u64 {
         self.batch.columns.ages_inserts[self.index]
     }
 
-    /// Where it came from.
     pub fn lane(&self) -> LaneKey {
-        let Batch { columns, .. } = self.batch;
+        let PackedBatch { columns, .. } = self.batch;
         LaneKey {
             actor: columns.actors[self.index],
             incarnation: columns.actor_incarnations[self.index],
@@ -275,28 +265,27 @@ impl<'a> BatchItem<'a> {
         }
     }
 
-    /// Number in its lane of its first step.
+    /// Number in the lane of the item's first step.
     pub fn first_step(&self) -> u64 {
         self.batch.columns.first_steps[self.index]
     }
 
-    /// Number of its steps.
+    /// Number of steps.
     pub fn length(&self) -> usize {
         self.batch.columns.lengths[self.index] as usize
     }
 
-    /// What was done.
     pub fn steps(&self) -> impl ExactSizeIterator<Item = Taken> + Clone + use<'a> {
         let start = self.batch.starts[self.index].step;
         self.batch.steps[start..start + self.length()].iter().copied()
     }
 
-    /// How many of its frames are only there to unpack the others.
+    /// How many of the first frames serve only to decode the others.
     pub fn lead(&self) -> usize {
         self.batch.columns.leads[self.index] as usize
     }
 
-    /// Its packed frames, oldest first, and whether each is a key frame.
+    /// The packed frames, oldest first, and whether each is a key frame.
     pub fn frames(&self) -> impl ExactSizeIterator<Item = (&'a [u8], bool)> + Clone + use<'a> {
         let (columns, start) = (&self.batch.columns, self.batch.starts[self.index]);
         let numbers = start.frame..start.frame + columns.frame_counts[self.index] as usize;

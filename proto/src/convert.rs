@@ -1,77 +1,67 @@
-//! Messages to domain types and back, with shapes, ranges and counts checked.
+//! Converts messages to domain types and back, and checks shapes, ranges and counts.
 //!
-//! Batches are checked in [`crate::batch`], reports in [`crate::play`]. What depends on what is stored (order, references,
-//! incarnations) the store checks.
+//! [`crate::batch`] checks batches, [`crate::play`] checks reports. The store checks what depends on its contents:
+//! order, references, incarnations.
 
 use bytes::{BufMut, BytesMut};
-use replay::codec::{Codec, UnknownCodec};
+use replay::codec::Codec;
 use replay::{
     Chunk, InitialPriority, ItemKey, LaneKey, NewItem, Step, StoreOptions, TABLES_MAX, TableOptions,
-    UnknownName, WeightsVersion,
+    WeightsVersion,
 };
 use value::priority::Priority;
+use value::registry::UnknownName;
 
 use crate::limits::{CHUNK_ITEMS_MAX, CHUNK_STEPS_MAX, FRAME_BYTES_MAX, UPDATES_MAX};
 use crate::{steps, v1};
 
-/// What a message has that it must not have, or lacks.
+/// Why a message is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Invalid {
-    /// A part that must be there is not.
+    /// A required field is missing.
     #[error("{0} is missing")]
     Missing(&'static str),
     /// A number outside its range.
     #[error("{what} is {value}, must be {range}")]
     Range {
-        /// Which.
         what: &'static str,
-        /// What it is.
         value: String,
-        /// What it must be.
+        /// Describes the valid range.
         range: String,
     },
-    /// Columns that belong together and have not as many entries.
-    #[error("{what} has {got} entries, the columns beside it {expected}")]
-    Columns {
-        /// Which.
-        what: &'static str,
-        /// What it has.
-        got: usize,
-        /// What it must have.
-        expected: usize,
-    },
-    /// Frames do not have the checksum that they came with.
-    #[error("frames are damaged: their checksum differs")]
+    /// Columns that belong together differ in length.
+    #[error("{what} has {got} entries, but the other columns have {expected}")]
+    Columns { what: &'static str, got: usize, expected: usize },
+    /// The frames do not match their checksum.
+    #[error("the frames are damaged: their checksum does not match; send the chunk again")]
     Checksum,
-    /// A packing, sampler or remover that this build does not know.
-    #[error("{0}")]
-    Name(String),
+    /// This build does not know the codec, sampler or remover.
+    #[error(transparent)]
+    Name(#[from] UnknownName),
 }
 
 impl Invalid {
-    /// A number outside its range.
+    /// A [`Invalid::Range`].
     pub fn range(what: &'static str, value: impl std::fmt::Display, range: impl Into<String>) -> Self {
         Invalid::Range { what, value: format!("{value}"), range: range.into() }
     }
 }
 
-/// What a shard holds, as the learner says it.
+/// What a shard holds, as configured by the learner.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoreSpec {
-    /// Sizes and tables.
     pub options: StoreOptions,
-    /// How frames are packed.
     pub codec: Codec,
-    /// Number of actions.
+    /// Size of the action set.
     pub actions: u16,
 }
 
-/// Checks that a caller speaks this protocol; the run is the server's to compare.
+/// Checks that a message has a caller. The server compares its protocol and run.
 pub fn caller(caller: Option<v1::Caller>) -> Result<v1::Caller, Invalid> {
     caller.ok_or(Invalid::Missing("caller"))
 }
 
-/// What a shard shall hold. Whether the store accepts these options is for the store to say.
+/// Converts what a shard holds. The store validates the options themselves.
 pub fn store(store: v1::Store) -> Result<StoreSpec, Invalid> {
     let actions = u16::try_from(store.actions).ok().filter(|&actions| actions > 0);
     within("tables", store.tables.len(), 1, TABLES_MAX)?;
@@ -82,18 +72,17 @@ pub fn store(store: v1::Store) -> Result<StoreSpec, Invalid> {
         frame_bytes: store.frame_bytes as usize,
         tables: store.tables.into_iter().map(table).collect::<Result<_, _>>()?,
     };
-    let codec = store.codec.parse().map_err(|unknown: UnknownCodec| Invalid::Name(unknown.to_string()))?;
+    let codec = store.codec.parse()?;
     let actions = actions.ok_or_else(|| Invalid::range("actions", store.actions, "1 to 65535"))?;
     Ok(StoreSpec { options, codec, actions })
 }
 
 fn table(table: v1::Table) -> Result<TableOptions, Invalid> {
-    let unknown = |unknown: UnknownName| Invalid::Name(unknown.to_string());
     Ok(TableOptions {
         name: table.name,
         capacity: usize::try_from(table.capacity).unwrap_or(usize::MAX),
-        sampler: table.sampler.parse().map_err(unknown)?,
-        remover: table.remover.parse().map_err(unknown)?,
+        sampler: table.sampler.parse()?,
+        remover: table.remover.parse()?,
         max_times_sampled: table.max_times_sampled,
         priority_exponent: table.priority_exponent,
         priority_constant: table.priority_constant,
@@ -101,7 +90,7 @@ fn table(table: v1::Table) -> Result<TableOptions, Invalid> {
     })
 }
 
-/// [`store`] back.
+/// The inverse of [`store`].
 pub fn store_message(spec: &StoreSpec) -> v1::Store {
     let StoreSpec { options, codec, actions } = spec;
     let table = |table: &TableOptions| v1::Table {
@@ -124,10 +113,10 @@ pub fn store_message(spec: &StoreSpec) -> v1::Store {
     }
 }
 
-/// What asks for the largest priority so far.
+/// On the wire, requests the largest priority so far.
 const LARGEST: f64 = -1.0;
 
-/// A chunk, with counts, ranges and checksum checked.
+/// Converts a chunk after checking its counts, ranges and checksum.
 pub fn chunk(mut chunk: v1::Chunk, actions: u16) -> Result<Chunk, Invalid> {
     let columns = chunk.steps.take().ok_or(Invalid::Missing("steps"))?;
     let count = columns.flags.len();
@@ -138,9 +127,9 @@ pub fn chunk(mut chunk: v1::Chunk, actions: u16) -> Result<Chunk, Invalid> {
     if crc32c::crc32c(&chunk.frames) != chunk.frames_crc32c {
         return Err(Invalid::Checksum);
     }
-    let step = |index: usize| {
+    let step = |index: usize| -> Result<Step, Invalid> {
         let flags = columns.flags[index];
-        Ok(Step {
+        Ok::<_, Invalid>(Step {
             frame_bytes: chunk.frame_bytes[index],
             key_frame: flags & steps::KEY_FRAME != 0,
             starts_episode: flags & steps::STARTS_EPISODE != 0,
@@ -183,7 +172,7 @@ fn items(chunk: &v1::Chunk) -> Result<Vec<NewItem>, Invalid> {
     (0..count).map(item).collect()
 }
 
-/// [`chunk`] back.
+/// The inverse of [`chunk`].
 pub fn chunk_message(chunk: Chunk) -> v1::Chunk {
     let mut columns = v1::Steps::default();
     let mut flags = BytesMut::with_capacity(chunk.steps.len());
@@ -213,55 +202,49 @@ pub fn chunk_message(chunk: Chunk) -> v1::Chunk {
     }
 }
 
-/// A priority: finite, and not negative.
+/// Checks that a priority is finite and not negative.
 pub fn priority(value: f64) -> Result<Priority, Invalid> {
     Priority::try_new(value).map_err(|_| Invalid::range("priority", value, "finite and at least 0"))
 }
 
-/// Which weights.
 pub fn version(version: v1::WeightsVersion) -> WeightsVersion {
     WeightsVersion { incarnation: version.incarnation, number: version.number }
 }
 
-/// [`version`] back.
+/// The inverse of [`version`].
 pub fn version_message(version: WeightsVersion) -> v1::WeightsVersion {
     v1::WeightsVersion { incarnation: version.incarnation, number: version.number }
 }
 
-/// Which lane.
 pub fn lane(lane: v1::LaneKey) -> LaneKey {
     LaneKey { actor: lane.actor, incarnation: lane.incarnation, lane: lane.lane }
 }
 
-/// [`lane`] back.
 pub fn lane_message(lane: LaneKey) -> v1::LaneKey {
     v1::LaneKey { actor: lane.actor, incarnation: lane.incarnation, lane: lane.lane }
 }
 
-/// Which item.
 pub fn key(key: v1::ItemKey) -> ItemKey {
     ItemKey { incarnation: key.shard_incarnation, slot: key.slot, generation: key.generation }
 }
 
-/// [`key`] back.
 pub fn key_message(key: ItemKey) -> v1::ItemKey {
     v1::ItemKey { shard_incarnation: key.incarnation, slot: key.slot, generation: key.generation }
 }
 
-/// What a learner says of items: their new priorities, which of them go, and the largest priority of all.
+/// Changes that a learner makes to a table: new priorities, removals, and the largest priority over all shards.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Updates {
     /// Index of the table.
     pub table: usize,
-    /// New priorities.
     pub priorities: Vec<(ItemKey, Priority)>,
-    /// Items that nobody can decode.
+    /// Items that the learner could not decode.
     pub removed: Vec<ItemKey>,
-    /// The largest priority of all shards, if it is known.
+    /// The largest priority over all shards, if known.
     pub largest: Option<Priority>,
 }
 
-/// All of the updates, or the first thing wrong.
+/// Converts all updates, or fails on the first invalid one.
 pub fn updates(updates: &v1::Updates) -> Result<Updates, Invalid> {
     let count = updates.priorities.len();
     within("priorities", count, 0, UPDATES_MAX)?;
@@ -283,7 +266,7 @@ pub fn updates(updates: &v1::Updates) -> Result<Updates, Invalid> {
     })
 }
 
-/// [`updates`] back, for one incarnation of the shard; items of another are long gone.
+/// The inverse of [`updates`], for one incarnation of the shard. Keys of other incarnations are invalid and left out.
 pub fn updates_message(updates: &Updates, shard_incarnation: u32) -> v1::Updates {
     let own = |key: &&ItemKey| key.incarnation == shard_incarnation;
     let changed = || updates.priorities.iter().filter(|(key, _)| key.incarnation == shard_incarnation);
@@ -348,12 +331,12 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_comes_back_as_it_went() {
+    fn a_chunk_survives_the_round_trip() {
         assert_eq!(chunk(chunk_message(example()), 4), Ok(example()));
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn an_invalid_chunk_is_refused_with_the_wrong_field() {
         let refused = |spoil: fn(&mut v1::Chunk)| {
             let mut message = chunk_message(example());
             spoil(&mut message);
@@ -363,9 +346,12 @@ mod tests {
         assert_eq!(refused(|chunk| chunk.steps = None), "steps is missing");
         let none = |chunk: &mut v1::Chunk| chunk.steps = Some(v1::Steps::default());
         assert_eq!(refused(none), "steps is 0, must be 1 to 1024");
-        assert_eq!(refused(|chunk| chunk.frames_crc32c ^= 1), "frames are damaged: their checksum differs");
+        assert_eq!(
+            refused(|chunk| chunk.frames_crc32c ^= 1),
+            "the frames are damaged: their checksum does not match; send the chunk again"
+        );
         let short = |chunk: &mut v1::Chunk| chunk.steps.as_mut().unwrap().rewards.truncate(1);
-        assert_eq!(refused(short), "rewards has 1 entries, the columns beside it 2");
+        assert_eq!(refused(short), "rewards has 1 entries, but the other columns have 2");
         let action = |chunk: &mut v1::Chunk| chunk.steps.as_mut().unwrap().actions[0] = 4;
         assert_eq!(refused(action), "action is 4, must be below 4");
         let reward = |chunk: &mut v1::Chunk| chunk.steps.as_mut().unwrap().rewards[0] = f32::NAN;
@@ -376,11 +362,11 @@ mod tests {
         assert_eq!(refused(negative), "priority is -2, must be finite and at least 0");
         assert!(refused(|chunk| chunk.item_firsts = vec![0; 1025]).contains("1025"));
         let tables = |chunk: &mut v1::Chunk| chunk.item_tables = Bytes::from_static(&[0]);
-        assert_eq!(refused(tables), "item_tables has 1 entries, the columns beside it 2");
+        assert_eq!(refused(tables), "item_tables has 1 entries, but the other columns have 2");
     }
 
     #[test]
-    fn a_store_comes_back_as_it_went() {
+    fn a_store_survives_the_round_trip() {
         let table = TableOptions {
             name: "main".into(),
             capacity: 1000,
@@ -403,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_come_back_as_they_went_but_for_those_of_a_former_life() {
+    fn updates_survive_the_round_trip_without_those_of_another_incarnation() {
         let key = |incarnation, slot| ItemKey { incarnation, slot, generation: 70 + u64::from(slot) };
         let given = |value| priority(value).unwrap();
         let sent = Updates {
@@ -419,6 +405,9 @@ mod tests {
         bad.priorities[1] = f64::INFINITY;
         assert!(updates(&bad).is_err());
         bad.priorities.pop();
-        assert_eq!(updates(&bad).unwrap_err().to_string(), "slots has 2 entries, the columns beside it 1");
+        assert_eq!(
+            updates(&bad).unwrap_err().to_string(),
+            "slots has 2 entries, but the other columns have 1"
+        );
     }
 }

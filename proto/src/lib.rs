@@ -1,7 +1,7 @@
 //! The wire: types generated from `quiver/v1/*.proto`, and the one place where they become domain types.
 //!
-//! What comes from the network is checked in [`convert`], before memory is taken for it; what is deeper inside never
-//! sees a message.
+//! [`convert`] checks what comes from the network before it allocates for it. Nothing deeper inside sees a message,
+//! with one exception: a shard copies sampled items from its ring straight into the reply ([`BatchBuilder`]).
 #![forbid(unsafe_code)]
 
 pub mod batch;
@@ -12,24 +12,21 @@ pub mod status;
 
 mod steps;
 
-pub use batch::{Batch, BatchBuilder, BatchItem};
+pub use batch::{BatchBuilder, BatchItem, PackedBatch};
 pub use convert::{Invalid, StoreSpec, Updates};
-pub use play::{Episode, Order, Player, Report, Weights};
-
-/// The generated types.
-#[expect(missing_docs, reason = "documented in the .proto files, whose comments are not all carried over")]
+pub use play::{EpisodeReport, EvaluationRequest, PlayerScores, Report, Weights};
 #[allow(clippy::all, unused_qualifications, reason = "generated")]
 pub mod v1 {
     tonic::include_proto!("quiver.v1");
 }
 
-/// The protocol that this build speaks.
-pub const PROTOCOL: u32 = 2;
+/// The protocol version of this build. Peers with another version refuse each other.
+pub const PROTOCOL: u32 = 3;
 
-/// All messages and services, for reflection.
+/// Descriptors of all messages and services, for gRPC reflection.
 pub const DESCRIPTOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/quiver.bin"));
 
-/// This build as a caller in a run.
+/// Identifies this build as a caller of a run.
 pub fn caller(run: &str) -> v1::Caller {
     v1::Caller { protocol: PROTOCOL, run: run.to_owned() }
 }

@@ -1,10 +1,10 @@
-//! How large messages may be. Both ends set these on purpose.
+//! Limits on the size of messages. Both ends enforce them.
 
-/// Steps in a chunk. An actor sends a handful; more would only make the loss of one chunk larger.
+/// Steps in a chunk. An actor sends a handful. Longer chunks would only lose more at once.
 pub const CHUNK_STEPS_MAX: usize = 1024;
-/// Items in a chunk: every step can complete one, and the end of a game a window of them.
+/// Items in a chunk. Every step can complete one item, and the end of a game completes a whole n-step window.
 pub const CHUNK_ITEMS_MAX: usize = 1024;
-/// Points in a sample request. A batch is 32 to a few thousand.
+/// Points in a sample request. A batch has 32 to a few thousand.
 pub const POINTS_MAX: usize = 16_384;
 /// Priority updates, or removals, in a message.
 pub const UPDATES_MAX: usize = 65_536;
@@ -14,16 +14,16 @@ pub const EPISODES_MAX: usize = 4096;
 pub const SCORES_MAX: usize = 1 << 20;
 /// Players in an evaluation: the agent, two baselines, and one for each of 18 actions.
 pub const PLAYERS_MAX: usize = 64;
-/// How long a grant may wait, in milliseconds.
+/// How long a grant may wait for inserts, in milliseconds.
 pub const WAIT_MILLISECONDS_MAX: u32 = 10_000;
 /// Bytes of one message to a shard: a full chunk of noise at 84×84 is 7.4 MB.
 pub const INSERT_BYTES_MAX: usize = 8 << 20;
-/// Bytes of an unpacked frame: packed at its worst, it still fits a message with room to spare.
+/// Bytes of an unpacked frame. Even if it does not compress, it fits into a message with room to spare.
 pub const FRAME_BYTES_MAX: usize = INSERT_BYTES_MAX / 2;
-/// Bytes of one message from a shard: 4,096 transitions of seven noisy frames are 205 MB. A larger
-/// batch of such frames is refused.
+/// Bytes of one message from a shard. 4,096 transitions of seven noisy frames are 205 MB. A larger batch of such frames
+/// is refused.
 pub const SAMPLE_BYTES_MAX: usize = 256 << 20;
-/// Bytes of one message of weights: the Nature network is 6.8 MB, an MLP of 2 × 4,096 units 70 MB.
+/// Bytes of one message of weights. The Nature network is 6.8 MB, an MLP of 2 × 4,096 units 70 MB.
 pub const WEIGHTS_BYTES_MAX: usize = 256 << 20;
 /// Bytes of any other message.
 pub const OTHER_BYTES_MAX: usize = 4 << 20;

@@ -1,4 +1,4 @@
-//! What the learner and its members say to one another, as domain types: weights, orders, reports.
+//! Domain types of the messages between learner and members: weights, evaluation requests, reports.
 
 use bytes::Bytes;
 use replay::WeightsVersion;
@@ -10,79 +10,78 @@ use crate::v1;
 /// Bytes of a player's name.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Weights as they are published. A clone shares the bytes.
+/// Published weights. Clones share the bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
-    /// Which.
     pub version: WeightsVersion,
     /// A safetensors file.
     pub safetensors: Bytes,
-    /// What an evaluator shall do with them.
-    pub order: Option<Order>,
+    /// The evaluation that the learner requests for these weights.
+    pub evaluation: Option<EvaluationRequest>,
 }
 
-/// Games that the learner wants played.
+/// Games that the learner wants an evaluator to play.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order {
-    /// Unique in the run, and growing.
+pub struct EvaluationRequest {
+    /// Unique in the run. Grows with every request.
     pub number: u64,
-    /// Frames behind the weights.
+    /// Frames of the training that produced the weights.
     pub frames: u64,
-    /// Updates behind the weights.
+    /// Updates of the training that produced the weights.
     pub updates: u64,
-    /// Games of each player.
+    /// Games for each player.
     pub episodes: u32,
     /// Play the baselines as well.
     pub baselines: bool,
 }
 
-/// What a member tells the learner.
+/// What a member reports to the learner.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
     /// Training games that ended.
-    Episodes(Vec<Episode>),
-    /// An order was played.
+    Episodes(Vec<EpisodeReport>),
+    /// The results of an evaluation request.
     Evaluation {
-        /// The order's number.
+        /// The number of the request.
         number: u64,
         /// The agent first, then baselines.
-        players: Vec<Player>,
+        players: Vec<PlayerScores>,
     },
 }
 
-/// A training game that ended.
+/// The result of a training game.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Episode {
+pub struct EpisodeReport {
     /// Unclipped.
     pub score: f64,
-    /// Decisions made.
+    /// Agent steps.
     pub steps: u64,
-    /// Cut short by the time limit.
+    /// Ended by the time limit.
     pub truncated: bool,
 }
 
 /// A player and its scores.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Player {
+pub struct PlayerScores {
     /// `agent`, `random`, `untrained` or `constant` and an action.
     pub name: String,
-    /// Unclipped, in order.
+    /// Unclipped, in the order of play.
     pub scores: Vec<f64>,
 }
 
 impl From<&Weights> for v1::Weights {
     fn from(weights: &Weights) -> Self {
-        let order = |order: Order| v1::EvaluationOrder {
-            number: order.number,
-            frames: order.frames,
-            updates: order.updates,
-            episodes: order.episodes,
-            baselines: order.baselines,
+        let request = |request: EvaluationRequest| v1::EvaluationRequest {
+            number: request.number,
+            frames: request.frames,
+            updates: request.updates,
+            episodes: request.episodes,
+            baselines: request.baselines,
         };
         Self {
             version: Some(version_message(weights.version)),
             safetensors: weights.safetensors.clone(),
-            evaluation: weights.order.map(order),
+            evaluation: weights.evaluation.map(request),
         }
     }
 }
@@ -91,22 +90,22 @@ impl TryFrom<v1::Weights> for Weights {
     type Error = Invalid;
 
     fn try_from(weights: v1::Weights) -> Result<Self, Invalid> {
-        let order = |order: v1::EvaluationOrder| Order {
-            number: order.number,
-            frames: order.frames,
-            updates: order.updates,
-            episodes: order.episodes,
-            baselines: order.baselines,
+        let request = |request: v1::EvaluationRequest| EvaluationRequest {
+            number: request.number,
+            frames: request.frames,
+            updates: request.updates,
+            episodes: request.episodes,
+            baselines: request.baselines,
         };
         Ok(Self {
             version: version(weights.version.ok_or(Invalid::Missing("version"))?),
             safetensors: weights.safetensors,
-            order: weights.evaluation.map(order),
+            evaluation: weights.evaluation.map(request),
         })
     }
 }
 
-/// The reports in a message, checked: finite scores, short names, no more than there can be.
+/// Converts the reports of a message. Scores must be finite, names short, and the lists within their limits.
 pub fn reports(
     episodes: Vec<v1::Episode>,
     evaluation: Option<v1::EvaluationReport>,
@@ -116,7 +115,7 @@ pub fn reports(
     if !episodes.is_empty() {
         let episode = |episode: v1::Episode| {
             let v1::Episode { score, steps, truncated } = episode;
-            Ok(Episode { score: finite(score)?, steps, truncated })
+            Ok(EpisodeReport { score: finite(score)?, steps, truncated })
         };
         reports.push(Report::Episodes(episodes.into_iter().map(episode).collect::<Result<_, Invalid>>()?));
     }
@@ -128,29 +127,29 @@ pub fn reports(
     Ok(reports)
 }
 
-/// [`reports`] back, into a message that says who reports.
+/// The inverse of [`reports`]. `member` carries the fields that identify the member.
 pub fn report_message(report: Report, member: v1::ReportRequest) -> v1::ReportRequest {
     match report {
         Report::Episodes(episodes) => {
-            let episode = |Episode { score, steps, truncated }| v1::Episode { score, steps, truncated };
+            let episode = |EpisodeReport { score, steps, truncated }| v1::Episode { score, steps, truncated };
             v1::ReportRequest { episodes: episodes.into_iter().map(episode).collect(), ..member }
         }
         Report::Evaluation { number, players } => {
-            let player = |Player { name, scores }| v1::PlayerScores { player: name, scores };
+            let player = |PlayerScores { name, scores }| v1::PlayerScores { player: name, scores };
             let players = players.into_iter().map(player).collect();
             v1::ReportRequest { evaluation: Some(v1::EvaluationReport { number, players }), ..member }
         }
     }
 }
 
-fn player(player: v1::PlayerScores) -> Result<Player, Invalid> {
+fn player(player: v1::PlayerScores) -> Result<PlayerScores, Invalid> {
     at_most("bytes of a player's name", player.player.len(), NAME_BYTES_MAX)?;
     at_most("scores", player.scores.len(), SCORES_MAX)?;
     if player.scores.is_empty() {
         return Err(Invalid::Missing("scores"));
     }
     player.scores.iter().try_for_each(|score| finite(*score).map(drop))?;
-    Ok(Player { name: player.player, scores: player.scores })
+    Ok(PlayerScores { name: player.player, scores: player.scores })
 }
 
 fn at_most(what: &'static str, count: usize, most: usize) -> Result<(), Invalid> {
@@ -166,21 +165,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weights_and_reports_come_back_as_they_went() {
-        let order = Order { number: 5, frames: 40, updates: 10, episodes: 8, baselines: true };
+    fn weights_and_reports_survive_the_round_trip() {
+        let request = EvaluationRequest { number: 5, frames: 40, updates: 10, episodes: 8, baselines: true };
         let version = WeightsVersion { incarnation: 2, number: 10 };
-        let weights = Weights { version, safetensors: Bytes::from_static(b"w"), order: Some(order) };
+        let weights = Weights { version, safetensors: Bytes::from_static(b"w"), evaluation: Some(request) };
         assert_eq!(Weights::try_from(v1::Weights::from(&weights)), Ok(weights));
-        let agent = Player { name: "agent".into(), scores: vec![1.0, -2.0] };
+        let agent = PlayerScores { name: "agent".into(), scores: vec![1.0, -2.0] };
         let played = Report::Evaluation { number: 5, players: vec![agent] };
-        let games = Report::Episodes(vec![Episode { score: 3.0, steps: 7, truncated: true }]);
+        let games = Report::Episodes(vec![EpisodeReport { score: 3.0, steps: 7, truncated: true }]);
         let message =
             report_message(games.clone(), report_message(played.clone(), v1::ReportRequest::default()));
         assert_eq!(reports(message.episodes, message.evaluation), Ok(vec![games, played]));
     }
 
     #[test]
-    fn what_can_not_be_reported_is_named() {
+    fn an_invalid_report_is_refused_with_the_wrong_field() {
         let refused = |scores: Vec<f64>, name: &str| {
             let players = vec![v1::PlayerScores { player: name.into(), scores }];
             reports(Vec::new(), Some(v1::EvaluationReport { number: 1, players })).unwrap_err().to_string()

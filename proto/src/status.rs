@@ -1,6 +1,6 @@
 //! A shard's status on the wire: the only mapping between the message and [`replay::ShardStatus`].
 
-use replay::{BlockedCaller, Counters, ShardStatus, TableCounters, TableStatus};
+use replay::{BlockedCaller, Counters, ShardStatus, TABLES_MAX, TableCounters, TableStatus};
 
 use crate::v1;
 
@@ -13,7 +13,7 @@ pub fn status_message(status: &ShardStatus) -> v1::ShardStatus {
         incarnation: status.incarnation,
         bytes_used: status.bytes_used,
         inserts_allowed: status.inserts_allowed,
-        writers_waiting: status.writers_blocked,
+        writers_blocked: status.writers_blocked,
         counters: Some(v1::Counters {
             chunks,
             duplicate_chunks,
@@ -48,7 +48,7 @@ fn table_message(table: &TableStatus) -> v1::TableStatus {
     }
 }
 
-/// [`status_message`] back. Any numbers are accepted: a status is only read.
+/// The inverse of [`status_message`]. Accepts any numbers, since a status is only reported.
 pub fn status(message: v1::ShardStatus) -> ShardStatus {
     let counters = message.counters.unwrap_or_default();
     ShardStatus {
@@ -59,7 +59,7 @@ pub fn status(message: v1::ShardStatus) -> ShardStatus {
         bytes_used: message.bytes_used,
         bytes_max: message.bytes_max,
         inserts_allowed: message.inserts_allowed,
-        writers_blocked: message.writers_waiting,
+        writers_blocked: message.writers_blocked,
         counters: Counters {
             chunks: counters.chunks,
             duplicate_chunks: counters.duplicate_chunks,
@@ -68,7 +68,7 @@ pub fn status(message: v1::ShardStatus) -> ShardStatus {
             actions: counters.actions,
             items_without_frames: counters.items_without_frames,
         },
-        tables: message.tables.into_iter().map(table).collect(),
+        tables: message.tables.into_iter().take(TABLES_MAX).map(table).collect(),
     }
 }
 
@@ -92,13 +92,13 @@ fn table(message: v1::TableStatus) -> TableStatus {
 }
 
 /// The message of a blocked caller.
-pub fn blocked_message(blocked: BlockedCaller) -> v1::Waiter {
-    v1::Waiter { who: blocked.who, what: blocked.on, seconds: blocked.seconds }
+pub fn blocked_message(blocked: BlockedCaller) -> v1::BlockedCaller {
+    v1::BlockedCaller { who: blocked.who, on: blocked.on, seconds: blocked.seconds }
 }
 
-/// [`blocked_message`] back.
-pub fn blocked(message: v1::Waiter) -> BlockedCaller {
-    BlockedCaller { who: message.who, on: message.what, seconds: message.seconds }
+/// The inverse of [`blocked_message`].
+pub fn blocked(message: v1::BlockedCaller) -> BlockedCaller {
+    BlockedCaller { who: message.who, on: message.on, seconds: message.seconds }
 }
 
 #[cfg(test)]

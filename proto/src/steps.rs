@@ -1,4 +1,4 @@
-//! What was done on observations, in columns.
+//! Converts steps between the columns of a message and [`Taken`].
 
 use replay::{Taken, WeightsVersion};
 
@@ -16,7 +16,7 @@ pub(crate) fn flag(set: bool, flag: u8) -> u8 {
     if set { flag } else { 0 }
 }
 
-/// All columns have as many entries.
+/// Checks that all columns have `count` entries.
 pub(crate) fn check(steps: &v1::Steps, count: usize) -> Result<(), Invalid> {
     same("actions", steps.actions.len(), count)?;
     same("rewards", steps.rewards.len(), count)?;
@@ -26,7 +26,7 @@ pub(crate) fn check(steps: &v1::Steps, count: usize) -> Result<(), Invalid> {
     same("weights_numbers", steps.weights_numbers.len(), count)
 }
 
-/// One step of columns that were checked, by one of `actions` actions; `None` for a final observation.
+/// One step of checked columns, `None` for a final observation. Actions must be below `actions`.
 pub(crate) fn taken(steps: &v1::Steps, index: usize, actions: u16) -> Result<Option<Taken>, Invalid> {
     let flags = steps.flags[index];
     if flags >= 2 * KEY_FRAME {
@@ -51,7 +51,7 @@ pub(crate) fn taken(steps: &v1::Steps, index: usize, actions: u16) -> Result<Opt
     }))
 }
 
-/// Adds one step to all columns but the flags, and says those.
+/// Appends one step to all columns except the flags, and returns its flags.
 pub(crate) fn push(steps: &mut v1::Steps, taken: Option<Taken>) -> u8 {
     let weights = taken.map_or_else(WeightsVersion::default, |taken| taken.weights);
     steps.actions.push(taken.map_or(0, |taken| taken.action.into()));

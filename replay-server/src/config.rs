@@ -1,4 +1,4 @@
-//! What the process is told when it starts: flags, checked once.
+//! The flags of the process, validated once.
 
 use std::fs;
 use std::io::Read;
@@ -11,19 +11,19 @@ use clap::Parser;
 use rpc::address::Address;
 use telemetry::TelemetryArgs;
 
-use crate::home::Place;
+use crate::home::StoreLocation;
 
-/// Share of the machine's memory that a store may ask for unless told otherwise. The rest is for the system, the
-/// messages on their way and the neighbours.
+/// Default share of the machine's memory that a store may use. The rest is for the system, messages in flight and other
+/// processes.
 const MEMORY_SHARE: f64 = 0.8;
-/// Characters in a name that a person chooses.
+/// Characters in a shard id given with --id.
 const ID_CHARACTERS_MAX: usize = 128;
 
-/// One replay shard: keeps the newest transitions of a training run and draws them by priority.
+/// One replay shard: stores the newest transitions of a training run and samples them by priority.
 ///
-/// `quiver train` starts its own. On many machines, start one for each shard and give the learner their addresses; it
-/// tells them what to hold and how much to take in. With --data-dir everything acknowledged survives the process, however
-/// it ends, and the shard goes on where it was; without, it comes back empty and the run goes on all the same.
+/// `quiver train` starts its own shards. On several machines, start one process per shard and give the learner their
+/// addresses. The learner configures the shards. With --data-dir everything acknowledged survives the process, even if
+/// it is killed, and the next start resumes from there. Without it, a restarted shard is empty, and the run continues.
 #[derive(Parser, Clone, Debug)]
 #[command(
     name = "quiver-replay-server",
@@ -31,59 +31,58 @@ const ID_CHARACTERS_MAX: usize = 128;
     after_help = "Examples:\n  quiver-replay-server --listen 127.0.0.1:7777 --metrics-listen 127.0.0.1:9777 --data-dir /data/replay\n  quiver-replay-server --data-dir /data/elsewhere --restore shard-0.snapshot"
 )]
 pub struct Args {
-    /// Where to serve: host:port, or unix:/path for this machine only. Port 0 picks a free one, and the log says which
+    /// Address to serve on: host:port, or unix:/path for this machine only. Port 0 picks a free port and logs it
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7777")]
     pub listen: Address,
 
-    /// Speak TLS, and let in only whom the secrets in this folder name ('quiver certs' makes it: replay)
+    /// Folder with TLS certificates and keys ('quiver certs' creates it: replay). Serve TLS and accept only authorized
+    /// callers
     #[arg(long, value_name = "DIR", env = "QUIVER_SECRETS", hide_env_values = true)]
     pub secrets: Option<PathBuf>,
 
-    /// Listen where other machines can reach it although everyone there may do everything
+    /// Allow unauthenticated plaintext on an address that other machines can reach
     #[arg(long, conflicts_with = "secrets")]
     pub insecure: bool,
 
-    /// Keep everything in files under this directory. Several shards may share it: each takes a slot of its own
+    /// Store everything in files under this directory. Several shards may share it: each locks its own slot
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 
-    /// When files reach the disk: none (when the system likes), every N seconds, or always (before each
-    /// acknowledgement). This is about loss of power: a process that dies loses nothing either way
+    /// When to flush files to disk: none (leave it to the system), every N seconds, or always (before each
+    /// acknowledgement). Only protects against power loss: a killed process loses nothing in any case
     #[arg(long, value_name = "none|SECONDS|always", default_value = "10")]
     pub fsync: Fsync,
 
-    /// Begin with what a snapshot holds (`quiver snapshot` makes one). The data directory must have an empty slot
+    /// Start with the contents of this snapshot (made by `quiver snapshot`). The data directory must have an empty slot
     #[arg(long, value_name = "FILE")]
     pub restore: Option<PathBuf>,
 
-    /// The shard's name for ever, by which learner and actors know it [default: a random one; with --data-dir, the slot's]
+    /// The shard's permanent id for learner and actors [default: random; with --data-dir, the slot's id]
     #[arg(long, value_name = "NAME", conflicts_with = "data_dir")]
     pub id: Option<String>,
 
-    /// The most memory, in bytes, that the learner may ask for [default: 80% of what there is; with --data-dir, no bound,
-    /// as files need not fit into memory]
+    /// The most memory, in bytes, that the learner may configure [default: 80% of the machine's memory; no limit with
+    /// --data-dir, as files need not fit into memory]
     #[arg(long, value_name = "BYTES")]
     pub bytes_limit: Option<u64>,
 
-    /// End, with exit code 0, when the learner says that the run has ended. For containers that start and stop as one
+    /// Exit with code 0 when the learner reports the end of the run. For containers that start and stop together
     #[arg(long)]
     pub end_with_run: bool,
 
-    /// End at once when standard input ends. For launchers: however they die, the shard dies with them
+    /// Exit at once when standard input closes. For launchers: the shard dies with its parent process
     #[arg(long)]
     pub lifeline: bool,
 
-    /// Log, metrics and health.
     #[command(flatten)]
     pub telemetry: TelemetryArgs,
 }
 
-/// When files reach the disk.
+/// When files are flushed to disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fsync {
-    /// When the system likes.
+    /// When the system decides.
     Never,
-    /// So often.
     Every(Duration),
     /// Before each acknowledgement.
     Always,
@@ -108,40 +107,37 @@ impl FromStr for Fsync {
     }
 }
 
-/// The flags, checked and completed.
+/// The validated flags, with defaults filled in.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where to serve.
     pub listen: Address,
-    /// What it asks of those who come, unless they may do everything.
+    /// Folder with certificates and keys. Without it, the shard serves plaintext and authorizes every caller.
     pub secrets: Option<PathBuf>,
-    /// The name of a shard without a data directory.
+    /// The id of a shard without a data directory.
     pub id: String,
-    /// Where it keeps its files, if it has any.
+    /// Directory of its files, if any.
     pub data_dir: Option<PathBuf>,
-    /// When they reach the disk.
     pub fsync: Fsync,
-    /// What it begins with.
+    /// The snapshot to start from.
     pub restore: Option<PathBuf>,
-    /// The most that a store may take.
+    /// The most memory that a store may use.
     pub bytes_limit: u64,
-    /// Whether it ends when the run does.
+    /// Exit when the run ends.
     pub end_with_run: bool,
 }
 
 impl Config {
-    /// Takes the shard's place, and fills it with a snapshot if one was given.
-    pub fn place(&self) -> anyhow::Result<Place> {
-        let mut place = match &self.data_dir {
-            None => Place::memory(self.id.clone()),
-            Some(directory) => {
-                Place::directory(directory).with_context(|| format!("--data-dir {}", directory.display()))?
-            }
+    /// Locks the shard's location, and restores a snapshot into it if one was given.
+    pub fn location(&self) -> anyhow::Result<StoreLocation> {
+        let mut location = match &self.data_dir {
+            None => StoreLocation::memory(self.id.clone()),
+            Some(directory) => StoreLocation::directory(directory)
+                .with_context(|| format!("--data-dir {}", directory.display()))?,
         };
         if let Some(snapshot) = &self.restore {
-            place.restore(snapshot).with_context(|| format!("--restore {}", snapshot.display()))?;
+            location.restore(snapshot).with_context(|| format!("--restore {}", snapshot.display()))?;
         }
-        Ok(place)
+        Ok(location)
     }
 }
 
@@ -152,7 +148,7 @@ impl TryFrom<&Args> for Config {
         args.listen.check_exposure(args.secrets.is_some(), args.insecure)?;
         let id = match &args.id {
             None => {
-                let random = random_bytes().context("cannot read /dev/urandom for a random name")?;
+                let random = random_bytes().context("cannot read /dev/urandom to create a random id")?;
                 random.iter().map(|byte| format!("{byte:02x}")).collect()
             }
             Some(id) => {
@@ -160,7 +156,7 @@ impl TryFrom<&Args> for Config {
                 let sound = (1..=ID_CHARACTERS_MAX).contains(&id.len()) && id.bytes().all(allowed);
                 ensure!(
                     sound,
-                    "--id {id:?} must be 1 to {ID_CHARACTERS_MAX} of a-z, A-Z, 0-9, '.', '-' and '_'"
+                    "--id {id:?} must have 1 to {ID_CHARACTERS_MAX} characters of a-z, A-Z, 0-9, '.', '-' and '_'"
                 );
                 id.clone()
             }
@@ -169,7 +165,7 @@ impl TryFrom<&Args> for Config {
             Some(bytes) => bytes,
             None if args.data_dir.is_some() => u64::MAX,
             None => {
-                (memory_bytes().context("cannot tell how much memory there is, give --bytes-limit")? as f64
+                (memory_bytes().context("cannot determine the machine's memory: give --bytes-limit")? as f64
                     * MEMORY_SHARE) as u64
             }
         };
@@ -179,14 +175,14 @@ impl TryFrom<&Args> for Config {
     }
 }
 
-/// For a name.
+/// For a random id.
 fn random_bytes() -> std::io::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)
 }
 
-/// What the machine has, or the container may use if that is less.
+/// The machine's memory, or the limit of the container if that is less.
 fn memory_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let kilobytes: u64 = text.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok()?;
@@ -205,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_without_flags_has_a_name_and_a_bound_and_another_one_another_name() {
+    fn a_start_without_flags_has_a_memory_limit_and_an_id_that_no_other_start_has() {
         let (one, other) = (config(&[]).unwrap(), config(&[]).unwrap());
         assert_eq!(one.id.len(), 32);
         assert_ne!(one.id, other.id);
@@ -225,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn fsync_is_never_now_and_then_or_always() {
+    fn fsync_parses_none_seconds_and_always() {
         let fsync = |text| config(&["--fsync", text]).unwrap().fsync;
         assert_eq!(fsync("none"), Fsync::Never);
         assert_eq!(fsync("0.5"), Fsync::Every(Duration::from_millis(500)));

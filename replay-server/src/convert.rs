@@ -1,22 +1,21 @@
-//! Messages to what the shard understands and back, beyond what [`proto::convert`] does for everyone.
+//! Converts messages to the shard's own types and back, in addition to [`proto::convert`].
 
 use proto::limits::{POINTS_MAX, WAIT_MILLISECONDS_MAX};
 use proto::{Invalid, PROTOCOL, v1};
 use replay::Allowance;
-use replay::codec::UnknownCodec;
 use replay::store::Recovered;
-use replay::store::look::{Histogram, Look};
+use replay::store::inspect::{Histogram, TableInspection};
 
 use crate::refusal::Refusal;
-use crate::shard::{Change, Learner, Writer};
+use crate::shard::{Change, LearnerIdentity, WriterIdentity};
 
-/// Bytes of a run's name. Ours have some thirty.
+/// Bytes of a run's name. Generated names have about thirty.
 const RUN_BYTES_MAX: usize = 256;
 
-/// Bytes of a shard's name, which is at most as long as `--id` may be.
+/// Bytes of a shard's id, the same limit as for `--id`.
 const ID_BYTES_MAX: usize = 128;
 
-/// The run of a caller that speaks our protocol.
+/// The run of a caller with the same protocol version.
 fn run(caller: Option<v1::Caller>) -> Result<String, Refusal> {
     let v1::Caller { protocol, run } = proto::convert::caller(caller)?;
     if protocol != PROTOCOL {
@@ -31,17 +30,17 @@ fn run(caller: Option<v1::Caller>) -> Result<String, Refusal> {
     }
 }
 
-pub(crate) fn learner(caller: Option<v1::Caller>, incarnation: u32) -> Result<Learner, Refusal> {
-    Ok(Learner { run: run(caller)?, incarnation })
+pub(crate) fn learner(caller: Option<v1::Caller>, incarnation: u32) -> Result<LearnerIdentity, Refusal> {
+    Ok(LearnerIdentity { run: run(caller)?, incarnation })
 }
 
-pub(crate) fn writer(hello: v1::InsertHello) -> Result<Writer, Refusal> {
+pub(crate) fn writer(hello: v1::InsertHello) -> Result<WriterIdentity, Refusal> {
     if hello.shard.len() > ID_BYTES_MAX {
         let range = format!("at most {ID_BYTES_MAX}");
         return Err(Invalid::range("length of shard", hello.shard.len(), range).into());
     }
-    let codec = hello.codec.parse().map_err(|unknown: UnknownCodec| Invalid::Name(unknown.to_string()))?;
-    Ok(Writer {
+    let codec = hello.codec.parse().map_err(Invalid::from)?;
+    Ok(WriterIdentity {
         run: run(hello.caller)?,
         actor: hello.actor,
         incarnation: hello.incarnation,
@@ -56,7 +55,7 @@ pub(crate) fn points(points: &[f64]) -> Result<(), Refusal> {
     if points.len() > POINTS_MAX {
         return Err(Invalid::range("points", points.len(), format!("at most {POINTS_MAX}")).into());
     }
-    // A NaN is in no range.
+    // NaN is in no range, so this refuses it too.
     match points.iter().find(|point| !(0.0..1.0).contains(*point)) {
         Some(point) => Err(Invalid::range("point", point, "from 0 up to but not including 1").into()),
         None => Ok(()),
@@ -80,12 +79,12 @@ pub(crate) fn wait_milliseconds(wait: u32) -> Result<u32, Refusal> {
     Ok(wait)
 }
 
-pub(crate) fn look_message(look: Look, top: v1::Batch) -> v1::InspectReply {
+pub(crate) fn inspection_message(inspection: TableInspection, top: v1::Batch) -> v1::InspectReply {
     let message = |histogram: Histogram| v1::Histogram { bounds: histogram.bounds, counts: histogram.counts };
     v1::InspectReply {
-        priorities: Some(message(look.priorities)),
-        ages_inserts: Some(message(look.ages)),
-        times_sampled: Some(message(look.times_sampled)),
+        priorities: Some(message(inspection.priorities)),
+        ages_inserts: Some(message(inspection.ages)),
+        times_sampled: Some(message(inspection.times_sampled)),
         top: Some(top),
     }
 }

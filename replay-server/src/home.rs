@@ -1,120 +1,127 @@
-//! Where a shard lives: in a slot of a data directory, or in the memory of its process.
+//! Where a shard keeps its store: in a slot of a data directory, or in the memory of its process.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use replay::store::directory::{Holds, Slot, random_incarnation};
+use replay::store::directory::{DirectorySlot, StoreManifest, random_incarnation};
 use replay::store::{Home, Recovered};
 use replay::{LoadError, Store};
 
 use crate::refusal::Refusal;
 
-/// The place of one shard.
-pub struct Place {
+/// Location of one shard's store, with the shard's id.
+pub struct StoreLocation {
     id: String,
-    slot: Option<Slot>,
-    /// What was restored from a snapshot into a shard without a directory.
-    restored: Option<(Holds, Store, Recovered)>,
+    slot: Option<DirectorySlot>,
+    /// A restored snapshot, in a shard without a directory.
+    restored: Option<(StoreManifest, Store, Recovered)>,
 }
 
-impl Place {
-    /// In memory, under a name for as long as the process lives.
+impl StoreLocation {
+    /// In memory. The id is valid for the lifetime of the process.
     pub fn memory(id: String) -> Self {
         Self { id, slot: None, restored: None }
     }
 
-    /// The first free slot of a directory. The slot knows the shard's name.
+    /// Locks the first free slot of a directory. The slot keeps the shard's id.
     pub fn directory(directory: &Path) -> Result<Self, Refusal> {
-        let slot = Slot::take(directory)?;
+        let slot = DirectorySlot::take(directory)?;
         Ok(Self { id: slot.identity().id.clone(), slot: Some(slot), restored: None })
     }
 
-    /// Fills a place that holds nothing with what a snapshot has, its name included.
+    /// Restores a snapshot into an empty location, with the id of the shard it was taken from.
     pub fn restore(&mut self, snapshot: &Path) -> Result<(), Refusal> {
-        let cannot = Refusal::storage;
-        let mut input =
-            BufReader::with_capacity(1 << 20, File::open(snapshot).map_err(cannot("open the snapshot"))?);
-        let (id, mut holds) = Slot::read_snapshot_head(&mut input)?;
-        holds.incarnation = random_incarnation().map_err(cannot("read /dev/urandom"))?;
+        let storage_error = Refusal::storage;
+        let mut input = BufReader::with_capacity(
+            1 << 20,
+            File::open(snapshot).map_err(storage_error("open the snapshot"))?,
+        );
+        let (id, mut manifest) = DirectorySlot::read_snapshot_head(&mut input)?;
+        manifest.incarnation = random_incarnation().map_err(storage_error("read /dev/urandom"))?;
         let home = match &self.slot {
-            None => Home::nowhere(),
+            None => Home::in_memory(),
             Some(slot) => {
-                if let Some(holds) = &slot.identity().holds {
-                    return Err(Refusal::Occupied { run: holds.run.clone() });
+                if let Some(manifest) = &slot.identity().manifest {
+                    return Err(Refusal::Occupied { run: manifest.run.clone() });
                 }
-                slot.home_of(&holds)
+                slot.home_of(&manifest)
             }
         };
-        let (store, recovered) = Store::restore(holds.incarnation, home, &mut input)?;
-        if !input.fill_buf().map_err(cannot("read the snapshot"))?.is_empty() {
-            return Err(LoadError::Damaged("more bytes than a store").into());
+        let (store, recovered) = Store::restore(manifest.incarnation, home, &mut input)?;
+        if !input.fill_buf().map_err(storage_error("read the snapshot"))?.is_empty() {
+            return Err(LoadError::Damaged("extra bytes after the store").into());
         }
-        // A table may have been changed between the head and the store, and whose sizes the files have is the store's.
-        holds.options.clone_from(store.options());
-        // Until here the slot holds nothing, whatever goes wrong.
+        // A table may have been reconfigured after the snapshot's head was written. The files have the store's sizes.
+        manifest.options.clone_from(store.options());
+        // Up to here the slot is still empty, so an error leaves it unchanged.
         self.id.clone_from(&id);
         match &mut self.slot {
             Some(slot) => {
-                store.sync().map_err(cannot("write the restored replay"))?;
+                store.sync().map_err(storage_error("write the restored replay"))?;
                 drop(store);
                 slot.rename(id);
-                slot.made(holds)?;
+                slot.mark_ready(manifest)?;
             }
-            None => self.restored = Some((holds, store, recovered)),
+            None => self.restored = Some((manifest, store, recovered)),
         }
         Ok(())
     }
 
-    /// The shard's name for ever.
+    /// The shard's permanent id.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Whether what it holds survives the process.
+    /// Whether the store survives the process.
     pub fn is_durable(&self) -> bool {
         self.slot.is_some()
     }
 
-    /// What a former life left, taken up again. If anything of it is lost, counting and keys begin anew.
-    pub fn found(&mut self) -> Result<Option<(Holds, Store, Recovered)>, Refusal> {
+    /// Opens the store of a former process, if there is one. If anything of it was lost, it gets a new incarnation:
+    /// counters start at 0, and old keys become invalid.
+    pub fn recover(&mut self) -> Result<Option<(StoreManifest, Store, Recovered)>, Refusal> {
         if let Some(restored) = self.restored.take() {
             return Ok(Some(restored));
         }
         let Some(slot) = &mut self.slot else { return Ok(None) };
-        let Some((home, holds)) = slot.home().zip(slot.identity().holds.clone()) else { return Ok(None) };
+        let Some((home, manifest)) = slot.home().zip(slot.identity().manifest.clone()) else {
+            return Ok(None);
+        };
         let (mut store, recovered) =
-            Store::open(holds.options.clone(), holds.incarnation, home).map_err(Refusal::home)?;
-        let mut holds = holds;
-        if holds.is_of_another_boot() || !recovered.is_whole() {
-            holds.incarnation = random_incarnation().map_err(Refusal::storage("read /dev/urandom"))?;
-            // In this order: totals of another incarnation are not believed, however the process ends in between.
-            slot.remember(holds.clone())?;
-            store.begin_anew(holds.incarnation);
+            Store::open(manifest.options.clone(), manifest.incarnation, home).map_err(Refusal::home)?;
+        let mut manifest = manifest;
+        if manifest.is_of_another_boot() || !recovered.is_whole() {
+            manifest.incarnation = random_incarnation().map_err(Refusal::storage("read /dev/urandom"))?;
+            // The manifest first: if the process dies in between, the next start discards counters of the old
+            // incarnation.
+            slot.save_manifest(manifest.clone())?;
+            store.start_incarnation(manifest.incarnation);
         }
-        Ok(Some((holds, store, recovered)))
+        Ok(Some((manifest, store, recovered)))
     }
 
-    /// Makes an empty store for what a shard is told to hold.
-    pub fn make(&mut self, holds: Holds) -> Result<Store, Refusal> {
-        let (options, incarnation) = (holds.options.clone(), holds.incarnation);
+    /// Creates an empty store as configured.
+    pub fn create(&mut self, manifest: StoreManifest) -> Result<Store, Refusal> {
+        let (options, incarnation) = (manifest.options.clone(), manifest.incarnation);
         let Some(slot) = &mut self.slot else { return Ok(Store::new(options, incarnation)?) };
-        let (store, _) = Store::open(options, incarnation, slot.home_of(&holds)).map_err(Refusal::home)?;
+        let (store, _) = Store::open(options, incarnation, slot.home_of(&manifest)).map_err(Refusal::home)?;
         store.sync().map_err(Refusal::storage("write the new replay"))?;
-        // Only now: a store that can't be made must not keep the next start from trying another.
-        slot.made(holds)?;
+        // Only after the files exist: a store that cannot be created must not block the next start from creating
+        // another.
+        slot.mark_ready(manifest)?;
         Ok(store)
     }
 
-    /// Remembers what has changed, if there is a place for it.
-    pub fn remember(&mut self, holds: Holds) -> Result<(), Refusal> {
+    /// Persists the manifest, if the location is a directory.
+    pub fn save_manifest(&mut self, manifest: StoreManifest) -> Result<(), Refusal> {
         let Some(slot) = &mut self.slot else { return Ok(()) };
-        Ok(slot.update(holds)?)
+        Ok(slot.update_manifest(manifest)?)
     }
 
-    /// The beginning of a snapshot: who the shard is and what it holds.
-    pub fn snapshot_head(&self, holds: &Holds) -> Result<Vec<u8>, Refusal> {
-        Ok(Slot::snapshot_head(&self.id, holds)?)
+    /// The head of a snapshot: the shard's id and manifest.
+    pub fn snapshot_head(&self, manifest: &StoreManifest) -> Result<Vec<u8>, Refusal> {
+        Ok(DirectorySlot::snapshot_head(&self.id, manifest)?)
     }
 }
 
@@ -133,13 +140,14 @@ mod tests {
     fn a_snapshot_of_a_table_that_shrank_meanwhile_can_be_opened_again() {
         let folder = tempfile::tempdir().unwrap();
         let (snapshot, data) = (folder.path().join("snapshot"), folder.path().join("data"));
-        let holds = Holds::new("run".into(), "none".into(), 4, options(50)).unwrap();
-        let mut file = Slot::snapshot_head("shard", &holds).unwrap();
+        let manifest = StoreManifest::new("run".into(), "none".into(), 4, options(50)).unwrap();
+        let mut file = DirectorySlot::snapshot_head("shard", &manifest).unwrap();
         Store::new(options(20), 1).unwrap().save(&mut file).unwrap();
         std::fs::write(&snapshot, file).unwrap();
-        Place::directory(&data).unwrap().restore(&snapshot).unwrap();
-        let (holds, store, recovered) = Place::directory(&data).unwrap().found().unwrap().unwrap();
+        StoreLocation::directory(&data).unwrap().restore(&snapshot).unwrap();
+        let (manifest, store, recovered) =
+            StoreLocation::directory(&data).unwrap().recover().unwrap().unwrap();
         assert!(recovered.is_whole());
-        assert_eq!((&holds.options, store.options()), (&options(20), &options(20)));
+        assert_eq!((&manifest.options, store.options()), (&options(20), &options(20)));
     }
 }

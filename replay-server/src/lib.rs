@@ -7,8 +7,10 @@
 //!                              ▲─── phase, inserts, turn ────────┘
 //! ```
 //!
-//! Reading order: [`shard`] for what is decided, [`home`] for where it lives, [`owner`] for who decides it, [`service`] for the wire, `writers` for
-//! the one thing that waits. `convert` holds every rejection of a message, [`Refusal`] every status.
+//! Reading order: [`shard`] decides, [`home`] is where its store lives, [`owner`] serialises access to it, [`service`]
+//! handles the calls, `writers` holds insert streams that wait for their allowance. Messages are bounded in `codec`
+//! before they are decoded, and validated in `proto` and `convert`; [`Refusal`] lists the reasons why the shard itself
+//! refuses a call.
 #![forbid(unsafe_code)]
 
 pub mod config;
@@ -20,11 +22,11 @@ pub mod owner;
 pub mod server;
 pub mod service;
 
-mod codec;
+mod blocked;
 mod convert;
+mod message_bounds;
 mod refusal;
 mod samplers;
-mod waiting;
 mod wire;
 mod writers;
 

@@ -1,5 +1,5 @@
-//! One replay shard as a process: parse, start the log, serve, drain. `service.rs` has the wire, `shard.rs` what it
-//! decides, the crate `replay` the data structure.
+//! One replay shard as a process: parse the flags, start logging, serve, drain. `service.rs` has the RPCs, `shard.rs`
+//! the decisions, the crate `replay` the data structure.
 #![forbid(unsafe_code)]
 
 use clap::Parser;
@@ -9,8 +9,9 @@ use telemetry::Health;
 use tokio::runtime;
 use tracing::info;
 
-/// Threads for the wire. Encoding and decoding are memory copies, so a few threads fill a network, and the rest of the
-/// machine is for others. Two at least: one may be at the store while the other says how it goes.
+/// The least and the most threads that serve RPCs. Encoding and decoding are memory copies, so a few threads saturate a
+/// network, and the other cores are left to other processes. At least two, so that Info and metrics are served while
+/// one thread works on the store.
 const THREADS: (usize, usize) = (2, 8);
 
 fn main() {
@@ -36,8 +37,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
 async fn serve(args: &Args, config: &Config) -> anyhow::Result<()> {
     let (registry, health) = (Registry::new(), Health::new());
     let server = Server::bind(config, &registry).await?;
-    info!(id = server.id(), address = %server.address(), "shard starts");
+    info!(id = server.id(), address = %server.address(), "shard started");
     let name = format!("shard {}", server.id());
     telemetry::serve(&args.telemetry, &name, registry, health.clone()).await?;
-    server.run(&health, telemetry::terminated()).await
+    server.run(&health, telemetry::shutdown_signal()).await
 }

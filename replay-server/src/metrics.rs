@@ -1,4 +1,4 @@
-//! What the shard exports. `docs/metrics.md` says what each one means and what a bad value looks like.
+//! The metrics of a shard. `docs/metrics.md` explains each one and what a bad value looks like.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,38 +10,38 @@ use tokio::time::Instant;
 
 use crate::refusal::{Reason, Refusal};
 
-/// Buckets as first, factor, number. From 10 µs, a chunk of a few steps, to about 0.7 s, a batch of thousands on a busy
-/// machine.
+/// Histogram buckets as (first, factor, number). From 10 µs, a chunk of a few steps, to about 0.7 s, a batch of
+/// thousands on a busy machine.
 const SECONDS: (f64, f64, usize) = (1e-5, 3.0, 11);
 /// Priorities of sampled items, from 2⁻¹² to 32.
 const PRIORITY: (f64, f64, usize) = (1.0 / 4096.0, 2.0, 18);
 /// Ages of sampled items, from 64 inserts to two million.
 const AGE: (f64, f64, usize) = (64.0, 2.0, 16);
-/// Counts by label, each as name, help and label.
-const CHUNKS: (&str, &str, &str) = ("replay_chunks_total", "Chunks by what became of them", "result");
+/// Counters with labels, each as (name, help, label).
+const CHUNKS: (&str, &str, &str) = ("quiver_replay_chunks_total", "Chunks by what became of them", "result");
 const UPDATES: (&str, &str, &str) =
-    ("replay_priority_updates_total", "Priority updates by what became of them", "result");
+    ("quiver_replay_priority_updates_total", "Priority updates by what became of them", "result");
 const EVICTIONS: (&str, &str, &str) =
-    ("replay_evictions_total", "Items that made room, by what for", "cause");
-/// Kinds of records that can be damaged, as labels.
+    ("quiver_replay_evictions_total", "Items that made room, by what for", "cause");
+/// Label values for kinds of damaged records.
 const DAMAGES: [&str; 5] = ["chunk", "priority", "lane", "item", "state"];
-/// Log lines about the same matter come no more often than this, however many callers it concerns.
+/// The least interval of log lines about the same matter, however many callers it concerns.
 const LOG_PERIOD: Duration = Duration::from_secs(10);
 
 telemetry::metrics! {
     /// The shard's metrics. Clones share the counts.
     #[derive(Clone)]
     pub struct Metrics(new) {
-        items: IntGauge = new.count("replay_items", "Transitions that can be drawn"),
-        capacity: IntGauge = new.count("replay_capacity", "Transitions that there can be"),
-        mass: Gauge = new.gauge("replay_mass", "Sum of all weights, or number of items if uniform"),
-        bytes_used: IntGauge = new.count("replay_bytes_used", "Bytes of the ring that hold chunks"),
-        bytes_max: IntGauge = new.count("replay_bytes_max", "Bytes of the ring"),
-        inserts: IntCounter = new.counter("replay_inserts_total", "Transitions stored"),
+        items: IntGauge = new.count("quiver_replay_items", "Transitions that can be drawn"),
+        capacity: IntGauge = new.count("quiver_replay_capacity", "Transitions that there can be"),
+        mass: Gauge = new.gauge("quiver_replay_mass", "Sum of all weights, or number of items if uniform"),
+        bytes_used: IntGauge = new.count("quiver_replay_bytes_used", "Bytes of the ring that hold chunks"),
+        bytes_max: IntGauge = new.count("quiver_replay_bytes_max", "Bytes of the ring"),
+        inserts: IntCounter = new.counter("quiver_replay_inserts_total", "Transitions stored"),
         inserts_allowed: IntGauge =
-            new.count("replay_inserts_allowed", "Inserts that the learner has granted in total"),
-        agent_steps: IntCounter = new.counter("replay_agent_steps_total", "Steps stored that have an action"),
-        samples: IntCounter = new.counter("replay_samples_total", "Transitions drawn"),
+            new.count("quiver_replay_inserts_allowed", "Inserts that the learner has granted in total"),
+        agent_steps: IntCounter = new.counter("quiver_replay_agent_steps_total", "Steps stored that have an action"),
+        samples: IntCounter = new.counter("quiver_replay_samples_total", "Transitions drawn"),
         chunks_stored: IntCounter = new.counter_of(CHUNKS, "stored"),
         chunks_duplicate: IntCounter = new.counter_of(CHUNKS, "duplicate"),
         chunks_lost: IntCounter = new.counter_of(CHUNKS, "lost"),
@@ -53,48 +53,48 @@ telemetry::metrics! {
         evictions_bytes: IntCounter = new.counter_of(EVICTIONS, "bytes"),
         evictions_used_up: IntCounter = new.counter_of(EVICTIONS, "used-up"),
         items_without_frames: IntCounter = new.counter(
-            "replay_items_without_frames_total",
+            "quiver_replay_items_without_frames_total",
             "Items dropped because frames they need were gone",
         ),
         pub(crate) writers_connected: IntGauge =
-            new.count("replay_writers_connected", "Insert streams that are open"),
-        pub(crate) writers_waiting: IntGauge =
-            new.count("replay_writers_waiting", "Insert streams that wait for the learner"),
+            new.count("quiver_replay_writers_connected", "Insert streams that are open"),
+        pub(crate) writers_blocked: IntGauge =
+            new.count("quiver_replay_writers_waiting", "Insert streams that wait for the learner"),
         pub(crate) writer_wait_seconds: Counter =
-            new.sum("replay_writer_wait_seconds_total", "Time that insert streams have waited"),
+            new.sum("quiver_replay_writer_wait_seconds_total", "Time that insert streams have waited"),
         pub(crate) sample_seconds: Histogram =
-            new.histogram("replay_sample_seconds", "Time to draw what one request asks for", SECONDS),
+            new.histogram("quiver_replay_sample_seconds", "Time to draw what one request asks for", SECONDS),
         pub(crate) insert_seconds: Histogram =
-            new.histogram("replay_insert_seconds", "Time to store one chunk", SECONDS),
+            new.histogram("quiver_replay_insert_seconds", "Time to store one chunk", SECONDS),
         drawn_priority: Histogram =
-            new.histogram("replay_drawn_priority", "Priorities of transitions when they are drawn", PRIORITY),
+            new.histogram("quiver_replay_drawn_priority", "Priorities of transitions when they are drawn", PRIORITY),
         drawn_age: Histogram = new.histogram(
-            "replay_drawn_age_inserts",
+            "quiver_replay_drawn_age_inserts",
             "Inserts since a transition came, when it is drawn",
             AGE,
         ),
         pub(crate) grants_waiting: IntGauge =
-            new.count("replay_grants_waiting", "Learners that wait here for inserts"),
+            new.count("quiver_replay_grants_waiting", "Learners that wait here for inserts"),
         pub(crate) syncs: IntCounter =
-            new.counter("replay_syncs_total", "Times that everything was written to the disk"),
+            new.counter("quiver_replay_syncs_total", "Times that everything was written to the disk"),
         pub(crate) sync_seconds: Histogram =
-            new.histogram("replay_sync_seconds", "Time to write what has changed to the disk", SECONDS),
+            new.histogram("quiver_replay_sync_seconds", "Time to write what has changed to the disk", SECONDS),
         damaged: IntCounterVec = new.counters(
-            "replay_damaged_total",
+            "quiver_replay_damaged_total",
             "Records found damaged at the start, by kind",
             "kind",
             &DAMAGES,
         ),
         pub(crate) calls_waiting: IntGauge =
-            new.count("replay_calls_waiting", "Calls that wait while another uses the store"),
+            new.count("quiver_replay_calls_waiting", "Calls that wait while another uses the store"),
         refused: IntCounterVec = new.counters(
-            "replay_requests_refused_total",
+            "quiver_replay_requests_refused_total",
             "Calls and streams refused, by why",
             "reason",
             &Reason::NAMES,
         ),
-        pub(crate) refusals_logged: Seldom = Seldom::default(),
-        pub(crate) waits_logged: Seldom = Seldom::default(),
+        pub(crate) refusals_logged: LogLimiter = LogLimiter::default(),
+        pub(crate) waits_logged: LogLimiter = LogLimiter::default(),
     }
 }
 
@@ -125,12 +125,12 @@ impl Metrics {
             (&self.evictions_used_up, tables.used_up),
             (&self.items_without_frames, counters.items_without_frames),
         ] {
-            // The totals only grow, and nobody else counts here. A store that was found begins where it stood.
+            // Totals only grow, and only this line counts. A recovered store starts with its former totals.
             counter.inc_by(total.saturating_sub(counter.get()));
         }
     }
 
-    /// Counts what was drawn, a whole batch at once.
+    /// Records a sampled batch at once.
     pub(crate) fn drawn(&self, batch: &proto::v1::Batch) {
         let (priorities, ages) = (self.drawn_priority.local(), self.drawn_age.local());
         batch.priorities.iter().for_each(|&priority| priorities.observe(priority));
@@ -139,13 +139,13 @@ impl Metrics {
         ages.flush();
     }
 
-    /// Counts a visit to the disk.
+    /// Records a flush to disk.
     pub(crate) fn synced(&self, time: Duration) {
         self.syncs.inc();
         self.sync_seconds.observe(time.as_secs_f64());
     }
 
-    /// Counts what a former life left damaged.
+    /// Counts the damaged records that the shard found at its start.
     pub(crate) fn recovered(&self, recovered: &Recovered) {
         for (kind, count) in [
             ("chunk", recovered.damaged_chunks),
@@ -158,24 +158,23 @@ impl Metrics {
         }
     }
 
-    /// Counts a refusal.
     pub(crate) fn refused(&self, refusal: &Refusal) {
         if let Some(reason) = refusal.reason() {
             self.refused.with_label_values(&[reason.name()]).inc();
-            if self.refusals_logged.now() {
-                tracing::warn!(reason = reason.name(), "refused a caller: {refusal}");
+            if self.refusals_logged.allow() {
+                tracing::warn!(reason = reason.name(), error = %refusal, "call refused");
             }
         }
     }
 }
 
-/// Keeps a log readable when a thousand callers have the same to say.
+/// Limits the rate of one log message, which a thousand callers may cause at once.
 #[derive(Clone, Default)]
-pub(crate) struct Seldom(Arc<Mutex<Option<Instant>>>);
+pub(crate) struct LogLimiter(Arc<Mutex<Option<Instant>>>);
 
-impl Seldom {
+impl LogLimiter {
     /// Whether to log now.
-    pub fn now(&self) -> bool {
+    pub fn allow(&self) -> bool {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let due = last.is_none_or(|last| last.elapsed() >= LOG_PERIOD);
         if due {
@@ -185,17 +184,17 @@ impl Seldom {
     }
 }
 
-/// Counts one more for as long as it is there.
-pub(crate) struct OneMore<'a>(&'a IntGauge);
+/// Raises a gauge by one until it is dropped.
+pub(crate) struct GaugeGuard<'a>(&'a IntGauge);
 
-impl<'a> OneMore<'a> {
+impl<'a> GaugeGuard<'a> {
     pub fn new(gauge: &'a IntGauge) -> Self {
         gauge.inc();
         Self(gauge)
     }
 }
 
-impl Drop for OneMore<'_> {
+impl Drop for GaugeGuard<'_> {
     fn drop(&mut self) {
         self.0.dec();
     }

@@ -1,14 +1,14 @@
-//! The one owner of the shard: a lock that callers take in the order in which they came.
+//! Serialises access to the shard: a fair async lock, taken in the order of arrival.
 //!
-//! Whoever holds it does one job, on the thread that it is on already: a job takes microseconds, and to wake another
-//! thread for it takes longer and, on a busy machine, sometimes four milliseconds more. Whoever waits for the lock
-//! leaves its thread to others. Each job sees the shard as the one before left it. What others wait for is published
-//! after each job:
+//! The lock's holder runs one job on its current thread. A job takes microseconds. Handing it to another thread would
+//! take longer and, on a busy machine, sometimes four milliseconds more. A task that waits for the lock does not block
+//! its thread. Each job sees the shard as the previous one left it. After each job, the state that tasks wait for is
+//! published:
 //!
-//! - the *phase* (configured, finished) changes twice in a shard's life; every writer watches it;
-//! - the *inserts* change all the time; only a grant that waits for them watches;
-//! - a *turn* goes to one waiting writer at a time, in the order in which they began to wait. Waking all of them for
-//!   each insert that is granted would be a thousand wake-ups for one chunk.
+//! - the *phase* (configured, finished) changes twice in the lifetime of a shard. Every writer watches it.
+//! - the number of *inserts* changes all the time. Only a grant that waits for inserts watches it.
+//! - a *turn* goes to one blocked writer at a time, first come, first served. Waking all of them for each granted
+//!   insert would be a thousand wake-ups for one chunk.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -19,47 +19,46 @@ use tokio::sync::futures::Notified;
 use tokio::sync::{Mutex, Notify, OwnedMutexGuard, oneshot, watch};
 use tokio::task::{JoinError, spawn_blocking};
 
-use crate::metrics::{Metrics, OneMore};
+use crate::metrics::{GaugeGuard, Metrics};
 use crate::refusal::Refusal;
 use crate::shard::Shard;
 
-/// What changes rarely.
+/// The part of the status that changes rarely.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Phase {
-    /// The learner has said what the shard holds.
+    /// A learner has configured the shard.
     pub configured: bool,
     /// The run has ended.
     pub finished: bool,
 }
 
-/// The way to the shard. All clones lead to the same, and it goes with the last of them.
+/// Cloneable handle to the shard. The shard is dropped with the last clone.
 #[derive(Clone)]
 pub struct Handle(Arc<Owner>);
 
-/// A way to the shard that does not keep it.
+/// Handle that does not keep the shard alive.
 pub struct WeakHandle(Weak<Owner>);
 
 impl WeakHandle {
-    /// The way to a shard that someone else still uses.
+    /// A [`Handle`], if another one is still alive.
     pub fn upgrade(&self) -> Option<Handle> {
         self.0.upgrade().map(Handle)
     }
 }
 
-/// Resolves when the shard is gone, which is when nobody has a handle any more, or when it fails.
+/// Resolves when the shard was dropped: after the last [`Handle`], or because it failed.
 pub struct Ended(oneshot::Receiver<()>);
 
 impl Ended {
-    /// Waits for the end.
     pub async fn wait(&mut self) {
-        // Nothing is ever sent: the other side goes with the shard.
+        // Nothing is ever sent. The sender is dropped with the shard, which ends this wait.
         let _ = (&mut self.0).await;
     }
 }
 
 struct Owner {
-    shard: Arc<Mutex<Kept>>,
-    /// Changes that are on the disk; whoever holds this is bringing more there. None where nobody waits for the disk.
+    shard: Arc<Mutex<Guarded>>,
+    /// How many changes are on disk. The holder of the lock is flushing more. `None` if calls do not wait for the disk.
     disk: Option<Mutex<u64>>,
     phase: watch::Receiver<Phase>,
     inserts: watch::Receiver<u64>,
@@ -67,8 +66,8 @@ struct Owner {
     metrics: Metrics,
 }
 
-/// Takes care of a shard from now on. With `sync_each`, nothing is answered before what it changed is on the disk.
-pub fn keep(shard: Shard, metrics: Metrics, sync_each: bool) -> (Handle, Ended) {
+/// Starts serving a shard. With `sync_each`, a call returns only after its changes are on disk.
+pub fn start(shard: Shard, metrics: Metrics, sync_each: bool) -> (Handle, Ended) {
     let (phase_sender, phase) = watch::channel(Phase::default());
     let (inserts_sender, inserts) = watch::channel(0);
     let (alive, ended) = oneshot::channel();
@@ -81,40 +80,41 @@ pub fn keep(shard: Shard, metrics: Metrics, sync_each: bool) -> (Handle, Ended) 
     };
     let status = shard.status();
     published.publish(&status);
-    let living = Living { shard, published, _alive: alive };
-    let kept = Kept { living: Some(Box::new(living)), status, changes: 0 };
+    let running = Running { shard, published, _alive: alive };
+    let guarded = Guarded { running: Some(Box::new(running)), status, changes: 0 };
     let disk = sync_each.then(|| Mutex::new(0));
-    let shard = Arc::new(Mutex::new(kept));
+    let shard = Arc::new(Mutex::new(guarded));
     (Handle(Arc::new(Owner { shard, disk, phase, inserts, turn, metrics })), Ended(ended))
 }
 
 impl Handle {
-    /// Has a short job done, unless the caller goes away before its turn comes.
+    /// Runs a short job on the shard. A caller that is dropped before it gets the lock runs nothing.
     pub async fn call<T>(&self, job: impl FnOnce(&mut Shard) -> T) -> Result<T, Refusal> {
         let (result, changes) = self.lock().await.work(job)?;
         self.on_disk(changes).await?;
         Ok(result)
     }
 
-    /// Looks at the shard, for a short time. What others changed before need not be on the disk yet.
-    pub async fn look<T>(&self, job: impl FnOnce(&Shard) -> T) -> Result<T, Refusal> {
+    /// Reads from the shard, for a short time. Does not wait until earlier changes are on disk.
+    pub async fn read<T>(&self, job: impl FnOnce(&Shard) -> T) -> Result<T, Refusal> {
         Ok(self.lock().await.work(|shard| job(shard))?.0)
     }
 
-    /// Has a job done that may take long, beside the threads that serve the wire.
+    /// Runs a long job on a thread for blocking work, so that it does not hold up a thread that serves RPCs.
     pub async fn call_long<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Shard) -> T + Send + 'static,
     ) -> Result<T, Refusal> {
-        let mut kept = self.lock().await;
-        // If the job panics, the shard has gone with it.
-        let done = spawn_blocking(move || kept.work(job)).await.map_err(|_: JoinError| Refusal::Stopping)?;
+        let mut guarded = self.lock().await;
+        // If the job panics, the shard is dropped with it.
+        let done =
+            spawn_blocking(move || guarded.work(job)).await.map_err(|_: JoinError| Refusal::Stopping)?;
         let (result, changes) = done?;
         self.on_disk(changes).await?;
         Ok(result)
     }
 
-    /// A short job, and how long it took.
+    /// Runs a short job, and returns how long it took.
     pub async fn timed<T>(&self, job: impl FnOnce(&mut Shard) -> T) -> Result<(T, Duration), Refusal> {
         let timed = |shard: &mut Shard| {
             let start = Instant::now();
@@ -124,15 +124,15 @@ impl Handle {
         self.call(timed).await
     }
 
-    async fn lock(&self) -> OwnedMutexGuard<Kept> {
+    async fn lock(&self) -> OwnedMutexGuard<Guarded> {
         if let Ok(free) = self.0.shard.clone().try_lock_owned() {
             return free;
         }
-        let _waiting = OneMore::new(&self.0.metrics.calls_waiting);
+        let _waiting = GaugeGuard::new(&self.0.metrics.calls_waiting);
         self.0.shard.clone().lock_owned().await
     }
 
-    /// Waits until so many changes are on the disk, if that is wished. Those who wait at the same time share one visit.
+    /// Waits until this many changes are on disk, if the shard flushes each change. Concurrent callers share one flush.
     async fn on_disk(&self, changes: u64) -> Result<(), Refusal> {
         let Some(disk) = &self.0.disk else { return Ok(()) };
         let mut on_disk = disk.lock().await;
@@ -145,9 +145,9 @@ impl Handle {
         let synced =
             spawn_blocking(move || home.sync()).await.unwrap_or_else(|failed| Err(io::Error::other(failed)));
         if let Err(error) = synced {
-            // Those who wait for an answer see the stream break, and nothing was promised to them.
-            tracing::error!(%error, "cannot write to the data directory, ending");
-            self.lock().await.living = None;
+            // Callers that wait for an answer see their stream break. Nothing was acknowledged to them.
+            tracing::error!(%error, "cannot flush the data directory to disk, the shard stops");
+            self.lock().await.running = None;
             return Err(Refusal::Stopping);
         }
         self.0.metrics.synced(started.elapsed());
@@ -155,84 +155,85 @@ impl Handle {
         Ok(())
     }
 
-    /// For those who only look in now and then.
+    /// A handle for periodic tasks, which must not keep the shard alive.
     pub fn downgrade(&self) -> WeakHandle {
         WeakHandle(Arc::downgrade(&self.0))
     }
 
-    /// Waits until the phase is as wished.
-    pub async fn phase(&self, wished: impl FnMut(&Phase) -> bool) -> Result<Phase, Refusal> {
+    /// Waits until the phase satisfies a condition.
+    pub async fn phase(&self, condition: impl FnMut(&Phase) -> bool) -> Result<Phase, Refusal> {
         let mut phase = self.0.phase.clone();
-        let reached = phase.wait_for(wished).await.map_err(|_| Refusal::Stopping)?;
+        let reached = phase.wait_for(condition).await.map_err(|_| Refusal::Stopping)?;
         Ok(*reached)
     }
 
-    /// Waits until so many inserts are stored.
+    /// Waits until the shard has at least this many inserts.
     pub async fn inserts(&self, least: u64) -> Result<(), Refusal> {
         let reached = self.0.inserts.clone().wait_for(|&inserts| inserts >= least).await.is_ok();
         if reached { Ok(()) } else { Err(Refusal::Stopping) }
     }
 
-    /// A place in the queue of those who wait for room.
-    pub fn queue(&self) -> Notified<'_> {
+    /// Waits in the queue of blocked writers for a turn.
+    pub fn next_turn(&self) -> Notified<'_> {
         self.0.turn.notified()
     }
 
-    /// Whoever got a turn holds this until its job is done, so that a turn is not lost with a writer that vanishes.
-    pub fn turn(&self) -> Turn<'_> {
-        Turn(&self.0.turn)
+    /// The holder of a turn keeps this until its job is done, so that the turn is not lost if its task is dropped.
+    pub fn turn_guard(&self) -> TurnGuard<'_> {
+        TurnGuard(&self.0.turn)
     }
 }
 
-/// Passes the turn on when it goes. If there was no room after all, the next one finds out and waits again.
-pub struct Turn<'a>(&'a Notify);
+/// Passes the turn on when it is dropped. If the allowance is used up by then, the next writer waits again.
+pub struct TurnGuard<'a>(&'a Notify);
 
-impl Turn<'_> {
-    /// The job was done, and the turn was passed on with it if there was room.
+impl TurnGuard<'_> {
+    /// The job ran. If there was allowance left, publishing its result has passed the turn on.
     pub fn done(self) {
         std::mem::forget(self);
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for TurnGuard<'_> {
     fn drop(&mut self) {
         self.0.notify_one();
     }
 }
 
-/// The shard under its lock.
-struct Kept {
-    /// Gone after a failure.
-    living: Option<Box<Living>>,
+/// The state under the lock.
+struct Guarded {
+    /// `None` after a failure.
+    running: Option<Box<Running>>,
     /// Its status after the last job.
     status: ShardStatus,
-    /// Jobs that changed the status.
+    /// How many jobs have changed the status.
     changes: u64,
 }
 
-struct Living {
+struct Running {
     shard: Shard,
     published: Published,
     _alive: oneshot::Sender<()>,
 }
 
-impl Kept {
-    /// Does a job. Also gives the number of changes so far.
+impl Guarded {
+    /// Runs a job. Also returns the number of changes so far.
     fn work<T>(&mut self, job: impl FnOnce(&mut Shard) -> T) -> Result<(T, u64), Refusal> {
-        // A job that panics takes the shard with it: nobody shall trust what it leaves.
-        let mut living = self.living.take().ok_or(Refusal::Stopping)?;
-        let result = job(&mut living.shard);
-        let status = living.shard.status();
-        living.published.publish(&status);
-        self.living = Some(living);
-        // Whatever changes the store is counted, so those who only look do not wait for the disk.
+        // If the job panics, the shard is dropped: its state may be inconsistent.
+        let mut running = self.running.take().ok_or(Refusal::Stopping)?;
+        let result = job(&mut running.shard);
+        let status = running.shard.status();
+        running.published.publish(&status);
+        self.running = Some(running);
+        // Every change of the store changes a counter of the status. So a call that only reads does not wait for the
+        // disk.
         self.changes += u64::from(status != self.status);
         self.status = status;
         Ok((result, self.changes))
     }
 }
 
-/// What others see of the shard without asking.
+/// The state of the shard that is visible without the lock.
 struct Published {
     phase: watch::Sender<Phase>,
     inserts: watch::Sender<u64>,
@@ -243,8 +244,8 @@ struct Published {
 impl Published {
     fn publish(&self, status: &ShardStatus) {
         let phase = Phase { configured: status.configured, finished: status.finished };
-        replace_if_other(&self.phase, phase);
-        replace_if_other(&self.inserts, status.inserts());
+        replace_if_changed(&self.phase, phase);
+        replace_if_changed(&self.inserts, status.inserts());
         self.metrics.observe(status);
         if status.has_room() {
             self.turn.notify_one();
@@ -252,33 +253,33 @@ impl Published {
     }
 }
 
-fn replace_if_other<T: PartialEq>(published: &watch::Sender<T>, new: T) {
+fn replace_if_changed<T: PartialEq>(published: &watch::Sender<T>, new: T) {
     published.send_if_modified(|old| {
-        let other = *old != new;
+        let changed = *old != new;
         *old = new;
-        other
+        changed
     });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::home::Place;
+    use crate::home::StoreLocation;
     use prometheus::Registry;
 
-    fn kept() -> (Handle, Ended, Metrics) {
+    fn guarded() -> (Handle, Ended, Metrics) {
         let metrics = Metrics::register(&Registry::new());
-        let shard = Shard::open(Place::memory("a".into()), 1 << 20).unwrap();
-        let (handle, ended) = keep(shard, metrics.clone(), false);
+        let shard = Shard::open(StoreLocation::memory("a".into()), 1 << 20).unwrap();
+        let (handle, ended) = start(shard, metrics.clone(), false);
         (handle, ended, metrics)
     }
 
     #[tokio::test]
-    async fn a_job_that_panics_takes_the_shard_with_it() {
+    async fn a_panicking_job_stops_the_shard() {
         for long in [false, true] {
-            let (handle, mut ended, _) = kept();
+            let (handle, mut ended, _) = guarded();
             let caller = handle.clone();
-            let fail = |_: &mut Shard| -> () { panic!("as the test wants it") };
+            let fail = |_: &mut Shard| -> () { panic!("on purpose") };
             tokio::spawn(
                 async move { if long { caller.call_long(fail).await } else { caller.call(fail).await } },
             );
@@ -289,8 +290,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_for_a_long_job_is_counted_and_gets_its_turn_in_order() {
-        let (handle, _ended, metrics) = kept();
+    async fn callers_behind_a_long_job_are_counted_and_served_in_order() {
+        let (handle, _ended, metrics) = guarded();
         let (free, wait) = std::sync::mpsc::channel::<()>();
         let long = tokio::spawn({
             let handle = handle.clone();

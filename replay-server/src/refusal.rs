@@ -1,4 +1,4 @@
-//! Everything that this service refuses, and the status that says so.
+//! Every reason to refuse a call, and its gRPC status.
 
 use std::time::Duration;
 
@@ -8,208 +8,166 @@ use replay::store::directory::DirectoryError;
 use replay::{InsertError, LoadError, OptionsError};
 use tonic::{Code, Status};
 
-/// Why a caller gets no for an answer.
+/// Why a call is refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
-    /// Another version of the wire.
-    #[error("this shard speaks protocol {PROTOCOL}, the caller {0}: run the same version of quiver on both")]
+    /// The caller has another protocol version.
+    #[error(
+        "protocol version mismatch: this shard speaks protocol {PROTOCOL}, the caller {0}; run the same version of \
+         quiver on both"
+    )]
     Protocol(u32),
-    /// A caller from elsewhere.
+    /// The caller is of another run.
     #[error(
         "this shard belongs to run {ours:?}, the caller to run {theirs:?}: give it the address of its own shard, or for a \
          new run start a shard with another --data-dir"
     )]
-    Run {
-        /// The shard's run.
-        ours: String,
-        /// The caller's.
-        theirs: String,
-    },
-    /// The caller looks for another shard of the run, which has moved.
-    #[error("this is shard {ours:?}, the caller means {theirs:?}: ask the learner where that one is now")]
-    OtherShard {
-        /// This one.
-        ours: String,
-        /// The one that is looked for.
-        theirs: String,
-    },
-    /// A learner that came back has a larger incarnation than this one.
-    #[error("learner incarnation {given} was replaced by {newest}: stop this one")]
-    Learner {
-        /// Who called.
+    Run { ours: String, theirs: String },
+    /// The caller wants another shard of the run, whose address has changed.
+    #[error("this is shard {ours:?}, the caller wants {theirs:?}: ask the learner for that shard's address")]
+    OtherShard { ours: String, theirs: String },
+    /// A newer incarnation of the learner has replaced the caller.
+    #[error("learner incarnation {given} was replaced by {newest}: stop the older learner")]
+    LearnerReplaced {
         given: u32,
-        /// The newest known.
+        /// The newest that called.
         newest: u32,
     },
-    /// A shard keeps its sizes and samplers for its life.
+    /// A shard cannot change its sizes and samplers.
     #[error(
-        "this shard holds {what} {ours}, not {theirs}: set it back, or give the shard an empty data directory"
+        "this shard was created with {what} {ours}, not {theirs}: set it back, or give the shard an empty data directory"
     )]
     OtherTable {
         /// The first field that differs.
         what: &'static str,
-        /// The shard's.
         ours: String,
-        /// The caller's.
         theirs: String,
     },
-    /// A writer whose frames are not like the table's.
-    #[error("the writer's {what} is {theirs}, the table's {ours}: start it with the run's configuration")]
-    Shape {
-        /// What differs.
-        what: &'static str,
-        /// The table's.
-        ours: String,
-        /// The writer's.
-        theirs: String,
-    },
-    /// A chunk that is not the writer's own.
+    /// The writer's frames have another format than the store's.
     #[error(
-        "chunk of actor {actor} incarnation {incarnation} on the stream of another: send the hello's own chunks"
+        "the writer's {what} is {theirs}, the store's is {ours}: start the writer with the run's configuration"
     )]
-    OtherWriter {
-        /// The chunk's actor.
-        actor: u32,
-        /// And its incarnation.
-        incarnation: u64,
+    Shape {
+        /// The first field that differs.
+        what: &'static str,
+        ours: String,
+        theirs: String,
     },
-    /// Every stream introduces its caller.
-    #[error("the first message must be the hello, the others must be chunks")]
+    /// A chunk of another actor or incarnation than the stream's hello.
+    #[error(
+        "chunk of actor {actor} incarnation {incarnation} on the stream of another writer: open one stream per writer"
+    )]
+    OtherWriter { actor: u32, incarnation: u64 },
+    /// The hello is missing, or repeated.
+    #[error("the first message must be the hello, all others must be chunks")]
     Hello,
-    /// Places are few, and not for whoever says nothing.
-    #[error("nothing was said for {0:?}: open the stream when there is something to send")]
-    Silent(Duration),
-    /// Bytes that are no message.
-    #[error("not a message of this protocol: run the same version of quiver on both ends")]
+    /// The number of streams is limited, so an idle one is closed.
+    #[error("the stream was idle for {0:?}: open it when there is data to send, and read the replies")]
+    Idle(Duration),
+    #[error("not a valid message of this protocol: run the same version of quiver on both ends")]
     Malformed,
-    /// A message that can't be right.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// A chunk that does not fit to what is stored.
+    /// A chunk that does not fit to the stored ones.
     #[error(transparent)]
     Insert(#[from] InsertError),
-    /// A table that can't be.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// A table larger than this process may become.
+    /// The configured tables need more memory than this process may use.
     #[error(
-        "the table may grow to {bytes} bytes, this shard to {limit}: ask for less, or raise its --bytes-limit"
+        "the store may grow to {bytes} bytes, but this shard is limited to {limit}: configure a smaller store, or \
+         raise the shard's --bytes-limit"
     )]
-    TooMuchMemory {
-        /// What was asked for.
-        bytes: u64,
-        /// What is allowed.
-        limit: u64,
-    },
-    /// A reply that the caller would not take.
-    #[error("the reply would have more than {most} bytes: ask for fewer items at once")]
-    LargeReply {
-        /// The bound.
-        most: usize,
-    },
-    /// More streams than there are places.
-    #[error("all {most} places for streams like this are taken: use fewer actors or more shards")]
-    TooManyStreams {
-        /// The bound.
-        most: usize,
-    },
-    /// Nothing was said yet of what it holds.
-    #[error("no learner has said yet what this shard holds: start one with its address")]
-    Untold,
-    /// A table that there is not.
-    #[error("this shard has no table {0}: `quiver inspect` lists them")]
+    TooMuchMemory { bytes: u64, limit: u64 },
+    /// The reply would exceed the limit of a message.
+    #[error("the reply would have more than {most} bytes: sample fewer items per request")]
+    LargeReply { most: usize },
+    /// The number of streams is limited.
+    #[error("this shard serves {most} streams of this kind at most: use fewer actors or more shards")]
+    TooManyStreams { most: usize },
+    /// The shard has had no grant yet.
+    #[error("no learner has configured this shard yet: start a learner with the shard's address")]
+    NotConfigured,
+    #[error("this shard has no table {0}: `quiver inspect` lists its tables")]
     NoSuchTable(String),
-    /// An item that there is not, or no longer.
-    #[error("no such item: it was evicted, or never was; `quiver inspect --top 10` lists some")]
+    #[error("no such item: it was evicted or never existed; `quiver inspect --top 10` lists some items")]
     NoSuchItem,
-    /// One at a time.
-    #[error("another snapshot is under way: wait for it")]
-    Busy,
-    /// A packing that this build does not know.
+    /// Snapshots are taken one at a time.
+    #[error("another snapshot is in progress: retry when it is complete")]
+    SnapshotInProgress,
+    /// The data directory uses a codec that this build does not know.
     #[error(
-        "the data directory's frames are packed with {0:?}, which this version does not know: use the version that wrote it"
+        "the data directory uses codec {0:?}, which this version does not know: use the version of quiver that wrote it"
     )]
     Codec(String),
-    /// A snapshot does not go over what is there.
-    #[error("the data directory holds the replay of run {run:?} already: give an empty one to restore into")]
-    Occupied {
-        /// Whose.
-        run: String,
-    },
-    /// The data directory can't be used.
+    /// A snapshot is only restored into an empty slot.
+    #[error("the data directory already holds the replay of run {run:?}: restore into an empty directory")]
+    Occupied { run: String },
     #[error("{0}")]
     Directory(String),
-    /// The disk, or what is on it.
+    /// An error of the file system.
     #[error("cannot {what}: {why}")]
-    Storage {
-        /// What was tried.
-        what: String,
-        /// Why not.
-        why: String,
-    },
-    /// Nothing is wrong with the caller.
-    #[error("the shard is stopping: come back")]
+    Storage { what: String, why: String },
+    #[error("the shard is stopping: retry later")]
     Stopping,
 }
 
-/// What a refusal is counted as. A closed set, for a metric's label.
+/// The class of a refusal, as a metric label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The message can never be right.
+    /// The message can never be valid.
     Invalid,
-    /// The caller was replaced by a newer one.
+    /// A newer incarnation replaced the caller.
     Fenced,
-    /// Another run.
     Run,
-    /// Another protocol.
     Protocol,
-    /// Another table.
+    /// The store does not fit, or does not exist.
     Table,
-    /// More than the shard takes.
+    /// More than the shard accepts.
     Limit,
 }
 
 impl Reason {
-    /// The label's values, in the order of the variants.
+    /// The label values, in the order of the variants.
     pub const NAMES: [&str; 6] = ["invalid", "fenced", "run", "protocol", "table", "limit"];
 
-    /// The label's value.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
 }
 
 impl Refusal {
-    /// Something that the disk or the system did not let us do.
+    /// Wraps an I/O error with what was attempted.
     pub fn storage(what: &str) -> impl Fn(std::io::Error) -> Self {
         let what = what.to_owned();
         move |why| Refusal::Storage { what: what.clone(), why: why.to_string() }
     }
 
-    /// A store that can't be opened.
+    /// Wraps an error of opening a store.
     pub fn home(error: HomeError) -> Self {
         match error {
             HomeError::Options(error) => Refusal::Options(error),
             HomeError::Io { name, bytes, source } => {
-                let what = format!("have {bytes} bytes for the replay's {name}");
+                let what = format!("allocate {bytes} bytes for the replay's {name}");
                 Refusal::Storage { what, why: source.to_string() }
             }
         }
     }
 
-    /// The one place where the domain's errors become statuses. A stop is nobody's fault and not counted.
-    fn judge(&self) -> (Code, Option<Reason>) {
+    /// The only mapping from domain errors to gRPC statuses. A stopping shard is no error, so it has no reason to
+    /// count.
+    fn classify(&self) -> (Code, Option<Reason>) {
         let (code, reason) = match self {
             Refusal::Protocol(_) => (Code::FailedPrecondition, Reason::Protocol),
             Refusal::Run { .. } => (Code::FailedPrecondition, Reason::Run),
-            // Not a refusal for ever: the caller finds it elsewhere, or here later.
+            // Not permanent: the shard may have another address, or come back to this one.
             Refusal::OtherShard { .. } => (Code::NotFound, Reason::Run),
-            Refusal::Learner { .. } => (Code::FailedPrecondition, Reason::Fenced),
+            Refusal::LearnerReplaced { .. } => (Code::FailedPrecondition, Reason::Fenced),
             Refusal::OtherTable { .. } => (Code::FailedPrecondition, Reason::Table),
             Refusal::Shape { .. }
             | Refusal::OtherWriter { .. }
             | Refusal::Hello
-            | Refusal::Silent(_)
+            | Refusal::Idle(_)
             | Refusal::Malformed
             | Refusal::Invalid(_) => (Code::InvalidArgument, Reason::Invalid),
             Refusal::Insert(error) => match error {
@@ -241,9 +199,9 @@ impl Refusal {
             Refusal::TooMuchMemory { .. }
             | Refusal::LargeReply { .. }
             | Refusal::TooManyStreams { .. }
-            | Refusal::Busy
+            | Refusal::SnapshotInProgress
             | Refusal::Storage { .. } => (Code::ResourceExhausted, Reason::Limit),
-            Refusal::Untold | Refusal::Codec(_) | Refusal::Occupied { .. } | Refusal::Directory(_) => {
+            Refusal::NotConfigured | Refusal::Codec(_) | Refusal::Occupied { .. } | Refusal::Directory(_) => {
                 (Code::FailedPrecondition, Reason::Table)
             }
             Refusal::NoSuchTable(_) => (Code::InvalidArgument, Reason::Invalid),
@@ -253,14 +211,12 @@ impl Refusal {
         (code, Some(reason))
     }
 
-    /// What it is counted as.
     pub fn reason(&self) -> Option<Reason> {
-        self.judge().1
+        self.classify().1
     }
 
-    /// What the caller is told.
     pub fn status(&self) -> Status {
-        Status::new(self.judge().0, self.to_string())
+        Status::new(self.classify().0, self.to_string())
     }
 }
 

@@ -1,4 +1,4 @@
-//! A shard, its owner and its listener put together; the same for the binary and for tests.
+//! Assembles a shard, its lock and its listener, for the binary and for tests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,28 +15,28 @@ use tokio::sync::watch;
 use tokio::time::{Instant, interval, sleep, timeout};
 use tonic::service::Routes;
 
+use crate::blocked::BlockedCallers;
 use crate::config::{Config, Fsync};
 use crate::metrics::Metrics;
 use crate::owner::{self, Ended, Handle, WeakHandle};
 use crate::service::{Context, ReplayService};
 use crate::shard::Shard;
-use crate::waiting::Waiters;
 use crate::wire::Wire;
 
-/// How long the shard may take to end: one job, then giving back its memory.
-const END_PATIENCE: Duration = Duration::from_secs(3);
+/// How long the shard may take to stop: one job, then freeing its memory.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long a shard that ends with its run stays: whoever writes to it hears of the end first.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long a shard that exits with its run keeps serving after the end, so that its writers receive Finished.
+const RUN_END_DELAY: Duration = Duration::from_secs(2);
 
-/// A shard that listens and does not answer yet.
+/// A shard that listens, but does not answer yet.
 pub struct Server {
     listener: Listener,
     service: Arc<ReplayService>,
     shard: Handle,
     ended: Ended,
     stop: watch::Sender<bool>,
-    /// Becomes true when the run ends, if that is a reason to stop.
+    /// Becomes true when the run ends. `None` if the process keeps serving then.
     run_ended: Option<watch::Receiver<bool>>,
 }
 
@@ -48,23 +48,23 @@ impl Server {
         let gate = Gate::load(config.secrets.as_deref(), &edge)?;
         let listener = Listener::bind(&config.listen, edge.clone(), gate).await?;
         let started = Instant::now();
-        let place = config.place()?;
-        let (id, durable) = (place.id().to_owned(), place.is_durable());
-        let shard = Shard::open(place, config.bytes_limit)?;
-        report(&shard, &metrics, started);
+        let location = config.location()?;
+        let (id, durable) = (location.id().to_owned(), location.is_durable());
+        let shard = Shard::open(location, config.bytes_limit)?;
+        log_recovery(&shard, &metrics, started);
         let sync_each = durable && config.fsync == Fsync::Always;
-        let (shard, ended) = owner::keep(shard, metrics.clone(), sync_each);
+        let (shard, ended) = owner::start(shard, metrics.clone(), sync_each);
         if let (true, Fsync::Every(period)) = (durable, config.fsync) {
-            tokio::spawn(sync_again_and_again(shard.downgrade(), metrics.clone(), period));
+            tokio::spawn(sync_periodically(shard.downgrade(), metrics.clone(), period));
         }
         let (stop, stopping) = watch::channel(false);
         let (run_ends, run_ended) = watch::channel(false);
-        let waiters = Waiters::default();
+        let blocked_callers = BlockedCallers::default();
         let context = Context {
             id,
             durable,
             started,
-            waiters,
+            blocked_callers,
             shard: shard.clone(),
             metrics,
             edge,
@@ -76,29 +76,29 @@ impl Server {
         Ok(Self { listener, service, shard, ended, stop, run_ended })
     }
 
-    /// The shard's name for ever.
+    /// The shard's permanent id.
     pub fn id(&self) -> &str {
         self.service.id()
     }
 
-    /// Where it listens, with the real port.
+    /// The address it listens on, with the actual port.
     pub fn address(&self) -> &Address {
         self.listener.address()
     }
 
-    /// The calls without the listener: what comes out of a connection goes in here.
+    /// The service without the listener, for tests that bring their own connections.
     pub fn wire(&self) -> Wire {
         Wire(self.service.clone())
     }
 
-    /// Serves until `shutdown` resolves, then ends every stream and stops.
+    /// Serves until `shutdown` resolves, then ends all streams and stops.
     pub async fn run(self, health: &Health, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
         let Self { listener, service, shard, mut ended, stop, run_ended } = self;
         let mut failed = false;
         let stopping = async {
             tokio::select! {
                 () = shutdown => {}
-                () = follow(shard, health) => {}
+                () = update_health(shard, health) => {}
                 () = end_of_run(run_ended) => {}
                 () = ended.wait() => failed = true,
             }
@@ -107,32 +107,34 @@ impl Server {
         };
         listener.serve(Routes::new(Wire(service)), stopping).await?;
         if failed {
-            bail!("the shard failed, see above; start it anew: a data directory has kept what was stored");
+            bail!(
+                "the shard failed, see the log above; restart it: a data directory keeps everything stored"
+            );
         }
-        // With the last stream the last handle goes, and with it the shard.
-        if timeout(END_PATIENCE, ended.wait()).await.is_err() {
-            tracing::warn!("the shard did not end within {END_PATIENCE:?}, leaving it");
+        // The streams held the last handles, so the shard is being dropped now.
+        if timeout(SHUTDOWN_TIMEOUT, ended.wait()).await.is_err() {
+            tracing::warn!(timeout = ?SHUTDOWN_TIMEOUT, "shard did not stop in time, exiting anyway");
         }
         Ok(())
     }
 }
 
-/// Says what a former life has left.
-fn report(shard: &Shard, metrics: &Metrics, started: Instant) {
-    let Some((run, _)) = shard.told() else { return };
+/// Logs and counts what the shard recovered from its data directory.
+fn log_recovery(shard: &Shard, metrics: &Metrics, started: Instant) {
+    let Some((run, _)) = shard.configuration() else { return };
     let recovered = shard.recovered();
     let seconds = started.elapsed().as_secs_f64();
     let Recovered { chunks, items, .. } = recovered;
     metrics.recovered(&recovered);
     if recovered.is_whole() {
-        tracing::info!(run, chunks, items, seconds, "found everything as it was left");
+        tracing::info!(run, chunks, items, seconds, "recovered everything");
     } else {
-        tracing::warn!(run, seconds, ?recovered, "found damage; what was hit is dropped, the rest is there");
+        tracing::warn!(run, seconds, ?recovered, "recovered with losses: damaged data was dropped");
     }
 }
 
-/// Brings everything to the disk again and again, beside the shard's work. Ends with the shard.
-async fn sync_again_and_again(shard: WeakHandle, metrics: Metrics, period: Duration) {
+/// Flushes the files to disk periodically, without the shard's lock. Ends with the shard.
+async fn sync_periodically(shard: WeakHandle, metrics: Metrics, period: Duration) {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -144,27 +146,27 @@ async fn sync_again_and_again(shard: WeakHandle, metrics: Metrics, period: Durat
         let started = Instant::now();
         match tokio::task::spawn_blocking(move || home.sync()).await {
             Ok(Ok(())) => metrics.synced(started.elapsed()),
-            Ok(Err(error)) => tracing::error!(%error, "cannot write to the data directory"),
+            Ok(Err(error)) => tracing::error!(%error, "cannot flush the data directory to disk, retrying"),
             Err(_) => return,
         }
     }
 }
 
-/// Resolves a moment after a learner said that the run has ended; never if that is no reason to stop. What the data
-/// directory remembers of the end does not count: the learner may come to go further.
+/// Resolves [`RUN_END_DELAY`] after a learner reports the end of the run. Without `ended`, never. An end that was
+/// recovered from the data directory does not count: the learner may come back to continue the run.
 async fn end_of_run(ended: Option<watch::Receiver<bool>>) {
     if let Some(mut ended) = ended
         && ended.wait_for(|&ended| ended).await.is_ok()
     {
-        tracing::info!("the run has ended");
-        return sleep(FAREWELL).await;
+        tracing::info!("run ended");
+        return sleep(RUN_END_DELAY).await;
     }
     std::future::pending::<()>().await;
 }
 
-/// Keeps `/healthz` up to date, for ever.
-async fn follow(shard: Handle, health: &Health) {
-    health.waiting("the learner to say what this shard holds");
+/// Keeps `/healthz` up to date. Never resolves.
+async fn update_health(shard: Handle, health: &Health) {
+    health.waiting("a learner to configure this shard");
     if shard.phase(|phase| phase.configured).await.is_ok() {
         health.ready();
     }

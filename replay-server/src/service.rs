@@ -1,4 +1,4 @@
-//! The calls: check, one job for the shard, answer. `wire` is where they come from.
+//! The RPCs: check the request, run one job on the shard, answer. `wire` routes requests here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,51 +12,51 @@ use tokio::time::{Instant, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::metrics::{Metrics, OneMore};
+use crate::blocked::BlockedCallers;
+use crate::metrics::{GaugeGuard, Metrics};
 use crate::owner::Handle;
 use crate::refusal::Refusal;
 use crate::shard::Shard;
-use crate::waiting::Waiters;
-use crate::writers::End;
+use crate::writers::StreamEnd;
 use crate::{convert, samplers, writers};
 
-/// Insert streams at once: one for each actor of a large run. Each can hold one message of
+/// The most insert streams at once: one for each actor of a large run. Each can hold one message of
 /// [`INSERT_BYTES_MAX`](proto::limits::INSERT_BYTES_MAX) bytes, so this is also a bound on memory.
 const WRITERS_MAX: usize = 1024;
-/// Sample streams at once: a learner has one or a few, and one that came back may overlap with its predecessor. Each
-/// can hold replies of up to [`SAMPLE_BYTES_MAX`](proto::limits::SAMPLE_BYTES_MAX) bytes.
+/// The most sample streams at once. A learner has a few, and a restarted one may overlap with its predecessor. Each can
+/// hold replies of up to [`SAMPLE_BYTES_MAX`](proto::limits::SAMPLE_BYTES_MAX) bytes.
 const SAMPLERS_MAX: usize = 16;
-/// Acknowledgements that may lie ready for a writer that is slow to read them.
+/// Acknowledgements buffered for a writer that is slow to read them.
 const ACKNOWLEDGEMENTS_MAX: usize = 16;
 
-/// Items on top that are shown.
+/// The most top items that Inspect returns.
 const TOP_MAX: u32 = 1000;
-/// Bytes of a snapshot that are copied in one job: a fraction of a millisecond.
+/// Bytes of a snapshot that one job copies. Takes a fraction of a millisecond.
 const SNAPSHOT_PIECE_BYTES: usize = 1 << 20;
-/// How long a reader may take for a piece.
-const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(60);
+/// How long the reader of a snapshot may take for a piece.
+const SNAPSHOT_READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What every call needs. Clones share it all.
+/// What every call needs. Clones share everything.
 #[derive(Clone)]
 pub(crate) struct Context {
-    /// The shard's name for ever.
+    /// The shard's permanent id.
     pub id: String,
-    /// What it holds survives the process.
+    /// The contents survive the process.
     pub durable: bool,
     pub started: Instant,
-    pub waiters: Waiters,
+    pub blocked_callers: BlockedCallers,
     pub shard: Handle,
     pub metrics: Metrics,
     pub edge: Edge,
     /// Becomes true when the process is asked to stop.
     pub stopping: watch::Receiver<bool>,
-    /// Is set to true when a learner says that the run has ended.
+    /// Set to true when a learner reports the end of the run.
     pub ended: watch::Sender<bool>,
 }
 
 impl Context {
     pub fn status_message(&self, mut status: ShardStatus) -> v1::ShardStatus {
-        status.writers_blocked = u32::try_from(self.metrics.writers_waiting.get()).unwrap_or(0);
+        status.writers_blocked = u32::try_from(self.metrics.writers_blocked.get()).unwrap_or(0);
         proto::status::status_message(&status)
     }
 
@@ -71,7 +71,7 @@ impl Context {
     }
 
     async fn stopped(&self) {
-        // An error says that the server is gone altogether.
+        // An error means that the server was dropped, which is a stop too.
         let _ = self.stopping.clone().wait_for(|&stopping| stopping).await;
     }
 
@@ -80,28 +80,28 @@ impl Context {
         refusal.status()
     }
 
-    /// Runs one stream to its end, which comes early when the process stops or the caller goes away.
+    /// Runs one stream to its end. Ends early when the process stops or the caller disconnects.
     async fn stream<T>(
         &self,
         replies: &mpsc::Sender<Result<T, Status>>,
-        serve: impl Future<Output = Result<(), End>>,
+        serve: impl Future<Output = Result<(), StreamEnd>>,
     ) {
         let ended = tokio::select! {
             ended = serve => ended,
             () = self.stopped() => Err(Refusal::Stopping.into()),
-            () = replies.closed() => Err(End::Gone),
+            () = replies.closed() => Err(StreamEnd::Disconnected),
         };
         let status = match ended {
-            Ok(()) | Err(End::Gone) => return,
-            Err(End::Refused(refusal)) => self.refuse(&refusal),
-            Err(End::Transport(status)) => status,
+            Ok(()) | Err(StreamEnd::Disconnected) => return,
+            Err(StreamEnd::Refused(refusal)) => self.refuse(&refusal),
+            Err(StreamEnd::Transport(status)) => status,
         };
-        // If it can't be sent, nobody is there to read it.
+        // If this fails, the caller has disconnected.
         let _ = replies.send(Err(status)).await;
     }
 }
 
-/// The service.
+/// Implements the RPCs of `quiver.v1.Replay`.
 pub struct ReplayService {
     context: Context,
     writers: Arc<Semaphore>,
@@ -111,8 +111,13 @@ pub struct ReplayService {
 
 impl ReplayService {
     pub(crate) fn new(context: Context) -> Self {
-        let places = |most| Arc::new(Semaphore::new(most));
-        Self { context, writers: places(WRITERS_MAX), samplers: places(SAMPLERS_MAX), snapshots: places(1) }
+        let permits = |most| Arc::new(Semaphore::new(most));
+        Self {
+            context,
+            writers: permits(WRITERS_MAX),
+            samplers: permits(SAMPLERS_MAX),
+            snapshots: permits(1),
+        }
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -123,7 +128,7 @@ impl ReplayService {
         &self.context.metrics
     }
 
-    async fn updated(
+    async fn handle_update(
         &self,
         request: v1::UpdatePrioritiesRequest,
     ) -> Result<v1::UpdatePrioritiesReply, Refusal> {
@@ -136,27 +141,22 @@ impl ReplayService {
         Ok(v1::UpdatePrioritiesReply { applied, stale, removed, shard: Some(shard) })
     }
 
-    async fn granted(&self, request: v1::GrantRequest) -> Result<v1::GrantReply, Refusal> {
+    async fn handle_grant(&self, request: v1::GrantRequest) -> Result<v1::GrantReply, Refusal> {
         let learner = convert::learner(request.caller, request.learner_incarnation)?;
         let wait = Duration::from_millis(convert::wait_milliseconds(request.wait_milliseconds)?.into());
         let spec = request.store.map(proto::convert::store).transpose()?;
         let (allowance, finished) = (request.allowance.map(convert::allowance), request.finished);
-        let news = spec.is_some();
+        let has_spec = spec.is_some();
         let grant = move |shard: &mut Shard| {
-            let news = shard.told().is_none();
+            let is_first = shard.configuration().is_none();
             shard.grant(&learner, spec, allowance, finished)?;
-            if let Some((run, spec)) = shard.told().filter(|_| news) {
-                tracing::info!(
-                    run,
-                    learner = learner.incarnation,
-                    ?spec,
-                    "the learner said what this shard holds"
-                );
+            if let Some((run, spec)) = shard.configuration().filter(|_| is_first) {
+                tracing::info!(run, learner = learner.incarnation, ?spec, "shard configured");
             }
             Ok::<_, Refusal>(shard.status())
         };
-        // To make room for a whole store takes a while.
-        let status = if news {
+        // Allocating a whole store takes a while.
+        let status = if has_spec {
             self.context.shard.call_long(grant).await??
         } else {
             self.context.shard.call(grant).await??
@@ -169,11 +169,11 @@ impl ReplayService {
         {
             return Ok(v1::GrantReply { shard: Some(shard) });
         }
-        let what = format!("actors to insert until there are {}", request.until_inserts);
-        let _waiter = self.context.waiters.enter("learner", &what);
-        let _waiting = OneMore::new(&self.context.metrics.grants_waiting);
+        let what = format!("inserts by actors, up to {} in total", request.until_inserts);
+        let _blocked = self.context.blocked_callers.enter("learner", &what);
+        let _waiting = GaugeGuard::new(&self.context.metrics.grants_waiting);
         tokio::select! {
-            // Whether they came in time or not, the answer says where the shard stands.
+            // After a timeout too, the reply has the current status.
             _ = timeout(wait, self.context.shard.inserts(request.until_inserts)) => {}
             () = self.context.stopped() => return Err(Refusal::Stopping),
         }
@@ -181,14 +181,15 @@ impl ReplayService {
         Ok(v1::GrantReply { shard: Some(shard) })
     }
 
-    async fn looked_at(&self) -> Result<v1::InfoReply, Refusal> {
-        let look = |shard: &mut Shard| {
-            let told = shard.told();
-            let told = told.map(|(run, spec)| (run.to_owned(), proto::convert::store_message(spec)));
-            Ok((told, shard.recovered()))
+    async fn handle_info(&self) -> Result<v1::InfoReply, Refusal> {
+        let read = |shard: &mut Shard| {
+            let configuration = shard.configuration();
+            let configuration =
+                configuration.map(|(run, spec)| (run.to_owned(), proto::convert::store_message(spec)));
+            Ok((configuration, shard.recovered()))
         };
-        let ((told, recovered), shard) = self.context.status_after(look).await?;
-        let (run, store) = told.unzip();
+        let ((configuration, recovered), shard) = self.context.status_after(read).await?;
+        let (run, store) = configuration.unzip();
         Ok(v1::InfoReply {
             protocol: PROTOCOL,
             run: run.unwrap_or_default(),
@@ -196,44 +197,53 @@ impl ReplayService {
             shard: Some(shard),
             durable: self.context.durable,
             uptime_seconds: self.context.started.elapsed().as_secs_f64(),
-            waiters: self.context.waiters.list().into_iter().map(proto::status::blocked_message).collect(),
+            blocked_callers: self
+                .context
+                .blocked_callers
+                .list()
+                .into_iter()
+                .map(proto::status::blocked_message)
+                .collect(),
             recovered: Some(convert::recovered_message(recovered)),
         })
     }
 
-    async fn configured(&self, request: v1::ConfigureRequest) -> Result<v1::ConfigureReply, Refusal> {
+    async fn handle_configure(&self, request: v1::ConfigureRequest) -> Result<v1::ConfigureReply, Refusal> {
         let change = convert::change(request);
         let configure = move |shard: &mut Shard| {
             shard.configure(&change)?;
-            tracing::info!(?change, "an operator has changed a table");
-            Ok::<_, Refusal>(shard.told().map(|(_, spec)| proto::convert::store_message(spec)))
+            tracing::info!(?change, "an operator changed a table");
+            Ok::<_, Refusal>(shard.configuration().map(|(_, spec)| proto::convert::store_message(spec)))
         };
         let store = self.context.shard.call_long(configure).await??;
         Ok(v1::ConfigureReply { store })
     }
 
-    async fn inspected(&self, request: v1::InspectRequest) -> Result<v1::InspectReply, Refusal> {
+    async fn handle_inspect(&self, request: v1::InspectRequest) -> Result<v1::InspectReply, Refusal> {
         let v1::InspectRequest { table, top } = request;
         if top > TOP_MAX {
             return Err(proto::Invalid::range("top", top, format!("at most {TOP_MAX}")).into());
         }
         let inspect = move |shard: &mut Shard| shard.inspect(&table, top as usize);
-        let (look, top) = self.context.shard.call_long(inspect).await??;
-        Ok(convert::look_message(look, top.finish()))
+        let (inspection, top) = self.context.shard.call_long(inspect).await??;
+        Ok(convert::inspection_message(inspection, top.finish()))
     }
 
-    async fn shown(&self, request: v1::LookRequest) -> Result<v1::LookReply, Refusal> {
+    async fn handle_get_item(&self, request: v1::GetItemRequest) -> Result<v1::GetItemReply, Refusal> {
         let key = proto::convert::key(request.key.ok_or(proto::Invalid::Missing("key"))?);
-        let (batch, spec) = self.context.shard.call(move |shard| shard.look(&request.table, key)).await??;
-        Ok(v1::LookReply { batch: Some(batch.finish()), store: Some(proto::convert::store_message(&spec)) })
+        let (batch, spec) = self.context.shard.call(move |shard| shard.item(&request.table, key)).await??;
+        Ok(v1::GetItemReply {
+            batch: Some(batch.finish()),
+            store: Some(proto::convert::store_message(&spec)),
+        })
     }
 }
 
-/// Pieces of a snapshot, each one job of the shard, so that others get their turn in between.
+/// Sends a snapshot piece by piece. Each piece is one job, so that other calls get their turn in between.
 async fn save(
     context: &Context,
     replies: &mpsc::Sender<Result<v1::SnapshotReply, Status>>,
-) -> Result<(), End> {
+) -> Result<(), StreamEnd> {
     let mut saving = context.shard.call_long(|shard| shard.begin_saving()).await??;
     let mut more = true;
     while more {
@@ -246,9 +256,9 @@ async fn save(
             })
             .await??;
         let reply = v1::SnapshotReply { piece: piece.into() };
-        // The one place for snapshots is not kept by someone who takes none of it.
-        let sent = timeout(SNAPSHOT_PATIENCE, replies.send(Ok(reply))).await;
-        sent.map_err(|_| Refusal::Silent(SNAPSHOT_PATIENCE))?.map_err(|_| End::Gone)?;
+        // A reader that reads nothing must not keep the only permit for snapshots.
+        let sent = timeout(SNAPSHOT_READ_TIMEOUT, replies.send(Ok(reply))).await;
+        sent.map_err(|_| Refusal::Idle(SNAPSHOT_READ_TIMEOUT))?.map_err(|_| StreamEnd::Disconnected)?;
     }
     Ok(())
 }
@@ -265,14 +275,14 @@ impl Replay for ReplayService {
         &self,
         request: Request<Streaming<v1::InsertRequest>>,
     ) -> Result<Response<Self::InsertStream>, Status> {
-        let Ok(place) = self.writers.clone().try_acquire_owned() else {
+        let Ok(permit) = self.writers.clone().try_acquire_owned() else {
             return Err(self.context.refuse(&Refusal::TooManyStreams { most: WRITERS_MAX }));
         };
         let (replies, stream) = mpsc::channel(ACKNOWLEDGEMENTS_MAX);
         let context = self.context.clone();
         tokio::spawn(async move {
-            let _place = place;
-            let _connected = OneMore::new(&context.metrics.writers_connected);
+            let _permit = permit;
+            let _connected = GaugeGuard::new(&context.metrics.writers_connected);
             context.stream(&replies, writers::serve(&context, request.into_inner(), &replies)).await;
         });
         Ok(Response::new(ReceiverStream::new(stream)))
@@ -282,14 +292,14 @@ impl Replay for ReplayService {
         &self,
         request: Request<Streaming<v1::SampleRequest>>,
     ) -> Result<Response<Self::SampleStream>, Status> {
-        let Ok(place) = self.samplers.clone().try_acquire_owned() else {
+        let Ok(permit) = self.samplers.clone().try_acquire_owned() else {
             return Err(self.context.refuse(&Refusal::TooManyStreams { most: SAMPLERS_MAX }));
         };
-        // One reply is being sent while the next is drawn.
+        // A channel of 1: one reply is being sent while the next batch is sampled.
         let (replies, stream) = mpsc::channel(1);
         let context = self.context.clone();
         tokio::spawn(async move {
-            let _place = place;
+            let _permit = permit;
             context.stream(&replies, samplers::serve(&context, request.into_inner(), &replies)).await;
         });
         Ok(Response::new(ReceiverStream::new(stream)))
@@ -299,12 +309,12 @@ impl Replay for ReplayService {
         &self,
         request: Request<v1::UpdatePrioritiesRequest>,
     ) -> Result<Response<v1::UpdatePrioritiesReply>, Status> {
-        let reply = self.updated(request.into_inner()).await;
+        let reply = self.handle_update(request.into_inner()).await;
         reply.map(Response::new).map_err(|refusal| self.context.refuse(&refusal))
     }
 
     async fn grant(&self, request: Request<v1::GrantRequest>) -> Result<Response<v1::GrantReply>, Status> {
-        let reply = self.granted(request.into_inner()).await;
+        let reply = self.handle_grant(request.into_inner()).await;
         reply.map(Response::new).map_err(|refusal| self.context.refuse(&refusal))
     }
 
@@ -312,7 +322,7 @@ impl Replay for ReplayService {
         &self,
         request: Request<v1::ConfigureRequest>,
     ) -> Result<Response<v1::ConfigureReply>, Status> {
-        let reply = self.configured(request.into_inner()).await;
+        let reply = self.handle_configure(request.into_inner()).await;
         reply.map(Response::new).map_err(|refusal| self.context.refuse(&refusal))
     }
 
@@ -320,12 +330,15 @@ impl Replay for ReplayService {
         &self,
         request: Request<v1::InspectRequest>,
     ) -> Result<Response<v1::InspectReply>, Status> {
-        let reply = self.inspected(request.into_inner()).await;
+        let reply = self.handle_inspect(request.into_inner()).await;
         reply.map(Response::new).map_err(|refusal| self.context.refuse(&refusal))
     }
 
-    async fn look(&self, request: Request<v1::LookRequest>) -> Result<Response<v1::LookReply>, Status> {
-        let reply = self.shown(request.into_inner()).await;
+    async fn get_item(
+        &self,
+        request: Request<v1::GetItemRequest>,
+    ) -> Result<Response<v1::GetItemReply>, Status> {
+        let reply = self.handle_get_item(request.into_inner()).await;
         reply.map(Response::new).map_err(|refusal| self.context.refuse(&refusal))
     }
 
@@ -333,20 +346,20 @@ impl Replay for ReplayService {
         &self,
         _: Request<v1::SnapshotRequest>,
     ) -> Result<Response<Self::SnapshotStream>, Status> {
-        let Ok(place) = self.snapshots.clone().try_acquire_owned() else {
-            return Err(self.context.refuse(&Refusal::Busy));
+        let Ok(permit) = self.snapshots.clone().try_acquire_owned() else {
+            return Err(self.context.refuse(&Refusal::SnapshotInProgress));
         };
         let (replies, stream) = mpsc::channel(1);
         let context = self.context.clone();
         tokio::spawn(async move {
-            let _place = place;
+            let _permit = permit;
             context.stream(&replies, save(&context, &replies)).await;
         });
         Ok(Response::new(ReceiverStream::new(stream)))
     }
 
     async fn info(&self, _: Request<v1::InfoRequest>) -> Result<Response<v1::InfoReply>, Status> {
-        let reply = self.looked_at().await;
+        let reply = self.handle_info().await;
         reply.map(Response::new).map_err(|refusal| self.context.refuse(&refusal))
     }
 }

@@ -1,8 +1,8 @@
-//! What one shard is: a store, whose run it belongs to, which learner it obeys, and how much it may take in.
+//! The state of one shard: its store, the run it belongs to, its newest learner, and its allowance.
 //!
-//! Everything is decided here and nothing waits: a chunk for which there is no allowance is handed back. No clock, no
-//! threads, no calls. Of the wire it knows one thing: sampled items are copied from the ring straight into the message
-//! that leaves ([`BatchBuilder`]), so that frames are copied once.
+//! All decisions are made here and nothing blocks: a chunk without allowance is handed back to the caller. No clock, no
+//! threads, no I/O except the store's files. Sampled items are copied from the ring straight into the reply
+//! ([`BatchBuilder`]), so that frames are copied once. Apart from that, it uses domain types and no messages.
 
 use std::sync::Arc;
 
@@ -10,80 +10,76 @@ use proto::convert::StoreSpec;
 use proto::limits::SAMPLE_BYTES_MAX;
 use proto::{BatchBuilder, Updates};
 use replay::codec::Codec;
-use replay::store::directory::{Holds, random_incarnation};
-use replay::store::look::Look;
+use replay::store::directory::{StoreManifest, random_incarnation};
+use replay::store::inspect::TableInspection;
 use replay::store::{Home, Recovered};
 use replay::{
-    Allowance, Chunk, Draw, Episode, Inserted, ItemKey, Saving, ShardStatus, Store, TableStatus, Updated,
+    Allowance, Chunk, Draw, EpisodeErrors, Inserted, ItemKey, Saving, ShardStatus, Store, TableStatus,
+    Updated,
 };
 
-use crate::home::Place;
+use crate::home::StoreLocation;
 use crate::refusal::Refusal;
 
 mod spec;
 
 pub use spec::Change;
-use spec::{TableChange, check_memory, check_same, holds, spec_of};
+use spec::{TableChange, check_memory, check_same, manifest, spec_of};
 
-/// A learner that calls.
+/// The learner that makes a call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Learner {
-    /// Its run.
+pub struct LearnerIdentity {
     pub run: String,
-    /// Larger after every start.
+    /// Grows with every start.
     pub incarnation: u32,
 }
 
-/// A writer that calls.
+/// The writer that opens a stream.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Writer {
-    /// Its run.
+pub struct WriterIdentity {
     pub run: String,
-    /// Its index in the run.
+    /// The actor's index in the run.
     pub actor: u32,
-    /// Larger after every start.
+    /// Grows with every start.
     pub incarnation: u64,
-    /// How it packs frames.
+    /// How the writer packs frames.
     pub codec: Codec,
-    /// Size of its unpacked frames.
+    /// Size of an unpacked frame.
     pub frame_bytes: usize,
-    /// Frames in its states.
+    /// Frames in a state.
     pub stack: usize,
-    /// The shard that it means, by name; empty for any.
+    /// The id of the shard that the writer wants. Empty for any.
     pub shard: String,
 }
 
-/// What became of a chunk.
+/// What the shard decided about a chunk.
 #[derive(Debug, PartialEq)]
-pub enum Fate {
-    /// It is stored.
+pub enum InsertDecision {
     Stored(Inserted),
-    /// The learner grants no more than `allowance`; here it is again.
-    Held {
-        /// The chunk, for another try.
+    /// The allowance is used up. Hands the chunk back, to be retried later.
+    Blocked {
         chunk: Chunk,
-        /// What was reached.
         allowance: u64,
     },
-    /// The run has ended and nothing more is taken.
+    /// The run has ended. The shard accepts nothing more.
     Finished,
 }
 
-/// One shard.
+/// One shard. It can do nothing before the first grant has configured it.
 pub struct Shard {
-    place: Place,
+    location: StoreLocation,
     bytes_limit: u64,
-    /// Of a shard that was told nothing yet.
+    /// The incarnation of the store that the first grant will create.
     incarnation: u32,
-    told: Option<Told>,
+    configured: Option<Configured>,
 }
 
-/// What the first grant brings, and what follows from it.
-struct Told {
+/// The state of a configured shard.
+struct Configured {
     run: String,
     spec: Arc<StoreSpec>,
     store: Store,
-    /// The newest that was heard of.
+    /// Incarnation of the newest learner that called.
     learner: u32,
     allowance: u64,
     finished: bool,
@@ -91,36 +87,37 @@ struct Told {
 }
 
 impl Shard {
-    /// A shard in its place, with what a former life left there. It will take `bytes_limit` bytes of memory at most.
-    pub fn open(place: Place, bytes_limit: u64) -> Result<Self, Refusal> {
+    /// Opens a shard and recovers the store at its location, if there is one. The shard accepts no configuration that
+    /// needs more than `bytes_limit` bytes.
+    pub fn open(location: StoreLocation, bytes_limit: u64) -> Result<Self, Refusal> {
         let incarnation = random_incarnation().map_err(Refusal::storage("read /dev/urandom"))?;
-        let mut shard = Self { place, bytes_limit, incarnation, told: None };
-        if let Some((holds, store, recovered)) = shard.place.found()? {
-            let spec = spec_of(&holds)?;
-            shard.told = Some(Told {
-                run: holds.run,
+        let mut shard = Self { location, bytes_limit, incarnation, configured: None };
+        if let Some((manifest, store, recovered)) = shard.location.recover()? {
+            let spec = spec_of(&manifest)?;
+            shard.configured = Some(Configured {
+                run: manifest.run,
                 spec: Arc::new(spec),
                 store,
-                learner: holds.learner,
+                learner: manifest.learner,
                 allowance: 0,
-                finished: holds.finished,
+                finished: manifest.finished,
                 recovered,
             });
         }
         Ok(shard)
     }
 
-    /// Whether a writer may write, and if the shard knows already: what it holds.
-    pub fn admit(&self, writer: &Writer) -> Result<Option<Arc<StoreSpec>>, Refusal> {
-        let (ours, theirs) = (self.place.id(), &writer.shard);
+    /// Checks that a writer may write. Returns the configuration, or `None` if there is none yet.
+    pub fn admit(&self, writer: &WriterIdentity) -> Result<Option<Arc<StoreSpec>>, Refusal> {
+        let (ours, theirs) = (self.location.id(), &writer.shard);
         if !theirs.is_empty() && theirs != ours {
             return Err(Refusal::OtherShard { ours: ours.to_owned(), theirs: theirs.clone() });
         }
-        let Some(told) = &self.told else { return Ok(None) };
-        told.check_run(&writer.run)?;
-        let options = &told.spec.options;
+        let Some(configured) = &self.configured else { return Ok(None) };
+        configured.check_run(&writer.run)?;
+        let options = &configured.spec.options;
         for (what, ours, theirs) in [
-            ("codec", told.spec.codec.to_string(), writer.codec.to_string()),
+            ("codec", configured.spec.codec.to_string(), writer.codec.to_string()),
             ("frame_bytes", options.frame_bytes.to_string(), writer.frame_bytes.to_string()),
             ("stack", options.stack.to_string(), writer.stack.to_string()),
         ] {
@@ -128,169 +125,177 @@ impl Shard {
                 return Err(Refusal::Shape { what, ours, theirs });
             }
         }
-        Ok(Some(told.spec.clone()))
+        Ok(Some(configured.spec.clone()))
     }
 
-    /// Stores the chunk of a writer that was admitted, if there is allowance left. The last chunk may go beyond it:
-    /// chunks are stored whole.
-    pub fn insert(&mut self, chunk: Chunk) -> Result<Fate, Refusal> {
-        let Some(told) = &mut self.told else { return Ok(Fate::Held { chunk, allowance: 0 }) };
-        if told.finished {
-            return Ok(Fate::Finished);
+    /// Stores the chunk of an admitted writer, if there is allowance left. Chunks are stored whole, so the last one may
+    /// exceed the allowance.
+    pub fn insert(&mut self, chunk: Chunk) -> Result<InsertDecision, Refusal> {
+        let Some(configured) = &mut self.configured else {
+            return Ok(InsertDecision::Blocked { chunk, allowance: 0 });
+        };
+        if configured.finished {
+            return Ok(InsertDecision::Finished);
         }
-        if told.store.table_counters().inserts >= told.allowance {
-            return Ok(Fate::Held { chunk, allowance: told.allowance });
+        if configured.store.table_counters().inserts >= configured.allowance {
+            return Ok(InsertDecision::Blocked { chunk, allowance: configured.allowance });
         }
-        Ok(Fate::Stored(told.store.insert(&chunk)?))
+        Ok(InsertDecision::Stored(configured.store.insert(&chunk)?))
     }
 
-    /// Draws the items at these points of a table's mass. Without mass, there are none. If they are more than fit into a
-    /// reply, none is drawn; of a table whose items are used up by it, as many as fit.
+    /// Samples the items at these points of a table's mass; none if the mass is 0. If they do not all fit into a reply,
+    /// the call is refused and counts no samples, except that a table with `max_times_sampled` returns as many as fit.
     pub fn sample(
         &mut self,
-        learner: &Learner,
+        learner: &LearnerIdentity,
         table: usize,
         points: &[f64],
         allowance: Option<Allowance>,
         updates: Option<&Updates>,
     ) -> Result<(BatchBuilder, Updated), Refusal> {
-        let Some(told) = self.obey(learner)? else { return Ok(Default::default()) };
-        told.check_table(table)?;
-        updates.map_or(Ok(()), |updates| told.check_table(updates.table))?;
-        told.allow(allowance);
-        let (updated, _) = updates.map(|updates| told.update(updates)).transpose()?.unwrap_or_default();
+        let Some(configured) = self.accept_learner(learner)? else { return Ok(Default::default()) };
+        configured.check_table(table)?;
+        updates.map_or(Ok(()), |updates| configured.check_table(updates.table))?;
+        configured.set_allowance(allowance);
+        let (updated, _) = updates.map(|updates| configured.update(updates)).transpose()?.unwrap_or_default();
         let mut batch = BatchBuilder::new(points.len());
-        let drawn = told.store.sample_while(table, points, |draw, item| {
+        let drawn = configured.store.sample_while(table, points, |draw, item| {
             let fits = !batch.is_full();
             if fits {
                 batch.push(&draw, &item, true);
             }
             fits
         });
-        let uses_up = told.store.options().tables[table].max_times_sampled > 0;
+        let uses_up = configured.store.options().tables[table].max_times_sampled > 0;
         if drawn == Ok(false) && !uses_up {
-            told.store.take_back(table, batch.items().map(|(key, ..)| key));
+            configured.store.undo_draws(table, batch.items().map(|(key, ..)| key));
             return Err(Refusal::LargeReply { most: SAMPLE_BYTES_MAX });
         }
         Ok((batch, updated))
     }
 
-    /// The episode of an item of a table, if it is still there.
-    pub fn episode(&self, table: usize, key: ItemKey) -> Option<Episode> {
-        self.told.as_ref()?.store.episode(table, key)
+    /// The errors of an item's episode, if the item is still stored.
+    pub fn episode(&self, table: usize, key: ItemKey) -> Option<EpisodeErrors> {
+        self.configured.as_ref()?.store.episode(table, key)
     }
 
-    /// Gives items new priorities and removes what can't be decoded. Says how many were changed, no longer there, and
-    /// removed.
-    pub fn update(&mut self, learner: &Learner, updates: &Updates) -> Result<(Updated, u64), Refusal> {
-        match self.obey(learner)? {
-            Some(told) => told.update(updates),
+    /// Assigns new priorities and removes items that could not be decoded. Returns the outcome of the updates and the
+    /// number of removed items.
+    pub fn update(
+        &mut self,
+        learner: &LearnerIdentity,
+        updates: &Updates,
+    ) -> Result<(Updated, u64), Refusal> {
+        match self.accept_learner(learner)? {
+            Some(configured) => configured.update(updates),
             None => Ok((Updated { applied: 0, stale: updates.priorities.len() as u64 }, 0)),
         }
     }
 
-    /// Sets the allowance. The first grant also says what the shard holds, and for which run.
+    /// Sets the allowance. The first grant also configures the shard and assigns it to the learner's run.
     pub fn grant(
         &mut self,
-        learner: &Learner,
+        learner: &LearnerIdentity,
         spec: Option<StoreSpec>,
         allowance: Option<Allowance>,
         finished: bool,
     ) -> Result<(), Refusal> {
-        if self.told.is_none() {
+        if self.configured.is_none() {
             let spec = spec.ok_or(proto::Invalid::Missing("store"))?;
-            self.told = Some(self.make(learner, spec)?);
-        } else if self.obey(learner)?.is_some()
+            self.configured = Some(self.create(learner, spec)?);
+        } else if self.accept_learner(learner)?.is_some()
             && let Some(spec) = spec
         {
-            self.adopt(&spec)?;
+            self.reconfigure(&spec)?;
         }
-        let Some(told) = &mut self.told else { return Ok(()) };
-        told.allow(allowance);
-        if finished && !told.finished {
-            told.finished = true;
-            self.remember()?;
+        let Some(configured) = &mut self.configured else { return Ok(()) };
+        configured.set_allowance(allowance);
+        if finished && !configured.finished {
+            configured.finished = true;
+            self.save_manifest()?;
         }
         Ok(())
     }
 
-    /// Changes a table while it is used. Everything is checked first.
+    /// Changes a table while the shard serves. The whole change is checked before any of it is applied.
     pub fn configure(&mut self, change: &Change) -> Result<(), Refusal> {
         let limit = self.bytes_limit;
-        let told = self.told.as_mut().ok_or(Refusal::Untold)?;
-        let table = told.table_of(&change.table)?;
-        let mut options = told.store.options().clone();
+        let configured = self.configured.as_mut().ok_or(Refusal::NotConfigured)?;
+        let table = configured.table_index(&change.table)?;
+        let mut options = configured.store.options().clone();
         let changed = &mut options.tables[table];
         changed.capacity = change.capacity.unwrap_or(changed.capacity);
         changed.priority_exponent = change.priority_exponent.unwrap_or(changed.priority_exponent);
         options.check()?;
         check_memory(&options, limit)?;
-        let TableChange { capacity, exponent } = TableChange::between(told.store.options(), &options, table);
+        let TableChange { capacity, exponent } =
+            TableChange::between(configured.store.options(), &options, table);
         if let Some(capacity) = capacity {
-            told.store.set_capacity(table, capacity).map_err(Refusal::home)?;
+            configured.store.set_capacity(table, capacity).map_err(Refusal::home)?;
         }
         if let Some(exponent) = exponent {
-            told.store.set_priority_exponent(table, exponent)?;
+            configured.store.set_priority_exponent(table, exponent)?;
         }
-        told.spec = Arc::new(StoreSpec { options, ..(*told.spec).clone() });
-        self.remember()
+        configured.spec = Arc::new(StoreSpec { options, ..(*configured.spec).clone() });
+        self.save_manifest()
     }
 
-    /// The run and what is held for it, once known.
-    pub fn told(&self) -> Option<(&str, &StoreSpec)> {
-        self.told.as_ref().map(|told| (told.run.as_str(), &*told.spec))
+    /// The run and the configuration, once a learner has sent them.
+    pub fn configuration(&self) -> Option<(&str, &StoreSpec)> {
+        self.configured.as_ref().map(|configured| (configured.run.as_str(), &*configured.spec))
     }
 
-    /// What was found at the start.
+    /// What was recovered at the start.
     pub fn recovered(&self) -> Recovered {
-        self.told.as_ref().map_or_else(Recovered::default, |told| told.recovered)
+        self.configured.as_ref().map_or_else(Recovered::default, |configured| configured.recovered)
     }
 
-    /// How a table's items are spread, and the ones on top.
-    pub fn inspect(&self, table: &str, top: usize) -> Result<(Look, BatchBuilder), Refusal> {
-        let told = self.told.as_ref().ok_or(Refusal::Untold)?;
-        let table = told.table_of(table)?;
-        let look = told.store.look(table, top);
-        let mut batch = BatchBuilder::new(look.top.len());
-        look.top.iter().for_each(|&key| told.show(&mut batch, table, key, false));
-        Ok((look, batch))
+    /// Distributions over a table's items, and its `top` items of largest priority.
+    pub fn inspect(&self, table: &str, top: usize) -> Result<(TableInspection, BatchBuilder), Refusal> {
+        let configured = self.configured.as_ref().ok_or(Refusal::NotConfigured)?;
+        let table = configured.table_index(table)?;
+        let inspection = configured.store.inspect(table, top);
+        let mut batch = BatchBuilder::new(inspection.top.len());
+        inspection.top.iter().for_each(|&key| configured.push_item(&mut batch, table, key, false));
+        Ok((inspection, batch))
     }
 
     /// One item with its frames.
-    pub fn look(&self, table: &str, key: ItemKey) -> Result<(BatchBuilder, Arc<StoreSpec>), Refusal> {
-        let told = self.told.as_ref().ok_or(Refusal::Untold)?;
-        let table = told.table_of(table)?;
-        if told.store.item(table, key).is_none() {
+    pub fn item(&self, table: &str, key: ItemKey) -> Result<(BatchBuilder, Arc<StoreSpec>), Refusal> {
+        let configured = self.configured.as_ref().ok_or(Refusal::NotConfigured)?;
+        let table = configured.table_index(table)?;
+        if configured.store.item(table, key).is_none() {
             return Err(Refusal::NoSuchItem);
         }
         let mut batch = BatchBuilder::new(1);
-        told.show(&mut batch, table, key, true);
-        Ok((batch, told.spec.clone()))
+        configured.push_item(&mut batch, table, key, true);
+        Ok((batch, configured.spec.clone()))
     }
 
-    /// Begins a snapshot.
+    /// Starts a snapshot.
     pub fn begin_saving(&self) -> Result<Saving<Vec<u8>>, Refusal> {
-        let told = self.told.as_ref().ok_or(Refusal::Untold)?;
-        let head = self.place.snapshot_head(&self.holds(told)?)?;
-        Saving::new(head).map_err(Refusal::storage("begin a snapshot"))
+        let configured = self.configured.as_ref().ok_or(Refusal::NotConfigured)?;
+        let head = self.location.snapshot_head(&self.manifest(configured)?)?;
+        Saving::new(head).map_err(Refusal::storage("start a snapshot"))
     }
 
-    /// Goes on with a snapshot: its next piece, and whether there is more.
+    /// Continues a snapshot: returns its next piece, and whether there is more.
     pub fn save_some(&self, saving: &mut Saving<Vec<u8>>, bytes: usize) -> Result<(Vec<u8>, bool), Refusal> {
-        let told = self.told.as_ref().ok_or(Refusal::Untold)?;
-        let more = saving.write_some(&told.store, bytes).map_err(Refusal::storage("write a snapshot"))?;
+        let configured = self.configured.as_ref().ok_or(Refusal::NotConfigured)?;
+        let more =
+            saving.write_some(&configured.store, bytes).map_err(Refusal::storage("write a snapshot"))?;
         Ok((std::mem::take(saving.sink()), more))
     }
 
-    /// Where the store's files are, for whoever sees to it that they reach the disk.
+    /// Where the store's files are, so that they can be flushed to disk without the shard.
     pub fn home(&self) -> Option<Home> {
-        self.told.as_ref().map(|told| told.store.home().clone())
+        self.configured.as_ref().map(|configured| configured.store.home().clone())
     }
 
-    /// What the shard holds and has counted. Which writers are blocked is the service's to add.
+    /// What the shard holds and has counted. The service adds the number of blocked writers.
     pub fn status(&self) -> ShardStatus {
-        let id = self.place.id().to_owned();
-        let Some(Told { store, allowance, finished, .. }) = &self.told else {
+        let id = self.location.id().to_owned();
+        let Some(Configured { store, allowance, finished, .. }) = &self.configured else {
             return ShardStatus { id, incarnation: self.incarnation, ..ShardStatus::default() };
         };
         let table = |table: &replay::Table| TableStatus {
@@ -314,11 +319,11 @@ impl Shard {
         }
     }
 
-    fn make(&mut self, learner: &Learner, spec: StoreSpec) -> Result<Told, Refusal> {
+    fn create(&mut self, learner: &LearnerIdentity, spec: StoreSpec) -> Result<Configured, Refusal> {
         check_memory(&spec.options, self.bytes_limit)?;
-        let holds = holds(&learner.run, &spec, self.incarnation, learner.incarnation)?;
-        let store = self.place.make(holds)?;
-        Ok(Told {
+        let manifest = manifest(&learner.run, &spec, self.incarnation, learner.incarnation)?;
+        let store = self.location.create(manifest)?;
+        Ok(Configured {
             run: learner.run.clone(),
             spec: Arc::new(spec),
             store,
@@ -329,27 +334,27 @@ impl Shard {
         })
     }
 
-    /// Lets a learner in that is of this run and not replaced. A shard that was told nothing has nobody to compare
-    /// with, and remembers nobody: the caller may be of another run.
-    fn obey(&mut self, learner: &Learner) -> Result<Option<&mut Told>, Refusal> {
-        let Some(told) = &mut self.told else { return Ok(None) };
-        told.check_run(&learner.run)?;
-        if learner.incarnation < told.learner {
-            return Err(Refusal::Learner { given: learner.incarnation, newest: told.learner });
+    /// Accepts a learner of this run that no newer one has replaced. A shard without configuration returns `None` and
+    /// does not record the learner, which may be of another run.
+    fn accept_learner(&mut self, learner: &LearnerIdentity) -> Result<Option<&mut Configured>, Refusal> {
+        let Some(configured) = &mut self.configured else { return Ok(None) };
+        configured.check_run(&learner.run)?;
+        if learner.incarnation < configured.learner {
+            return Err(Refusal::LearnerReplaced { given: learner.incarnation, newest: configured.learner });
         }
-        if learner.incarnation > told.learner {
-            // A learner that comes after the end goes further, unless it says otherwise.
-            (told.learner, told.finished) = (learner.incarnation, false);
-            self.remember()?;
+        if learner.incarnation > configured.learner {
+            // A learner that calls after the end of the run continues it, unless its next grant says finished again.
+            (configured.learner, configured.finished) = (learner.incarnation, false);
+            self.save_manifest()?;
         }
-        Ok(self.told.as_mut())
+        Ok(self.configured.as_mut())
     }
 
-    /// The learner says again what the shard holds: what can change is changed, the rest must be the same.
-    fn adopt(&mut self, spec: &StoreSpec) -> Result<(), Refusal> {
-        let told = self.told.as_ref().ok_or(Refusal::Untold)?;
-        check_same(&told.spec, spec)?;
-        let ours = told.store.options();
+    /// Applies a repeated configuration: changes what can change, and refuses any other difference.
+    fn reconfigure(&mut self, spec: &StoreSpec) -> Result<(), Refusal> {
+        let configured = self.configured.as_ref().ok_or(Refusal::NotConfigured)?;
+        check_same(&configured.spec, spec)?;
+        let ours = configured.store.options();
         let tables = ours.tables.iter().zip(&spec.options.tables).enumerate();
         let changes: Vec<Change> = tables
             .map(|(index, (ours_table, _))| {
@@ -361,20 +366,21 @@ impl Shard {
         changes.iter().try_for_each(|change| self.configure(change))
     }
 
-    fn remember(&mut self) -> Result<(), Refusal> {
-        let Some(told) = &self.told else { return Ok(()) };
-        let holds = self.holds(told)?;
-        self.place.remember(holds)
+    fn save_manifest(&mut self) -> Result<(), Refusal> {
+        let Some(configured) = &self.configured else { return Ok(()) };
+        let manifest = self.manifest(configured)?;
+        self.location.save_manifest(manifest)
     }
 
-    fn holds(&self, told: &Told) -> Result<Holds, Refusal> {
-        let mut holds = holds(&told.run, &told.spec, told.store.incarnation(), told.learner)?;
-        holds.finished = told.finished;
-        Ok(holds)
+    fn manifest(&self, configured: &Configured) -> Result<StoreManifest, Refusal> {
+        let mut manifest =
+            manifest(&configured.run, &configured.spec, configured.store.incarnation(), configured.learner)?;
+        manifest.finished = configured.finished;
+        Ok(manifest)
     }
 }
 
-impl Told {
+impl Configured {
     fn check_run(&self, theirs: &str) -> Result<(), Refusal> {
         if self.run == theirs {
             return Ok(());
@@ -387,14 +393,14 @@ impl Told {
         if table < tables { Ok(()) } else { Err(Refusal::NoSuchTable(format!("number {table}"))) }
     }
 
-    fn table_of(&self, name: &str) -> Result<usize, Refusal> {
+    fn table_index(&self, name: &str) -> Result<usize, Refusal> {
         let named = |table: &replay::Table| table.options().name == name;
         let known = if name.is_empty() { Some(0) } else { self.store.tables().iter().position(named) };
         known.ok_or_else(|| Refusal::NoSuchTable(format!("{name:?}")))
     }
 
-    /// An allowance for a former life of this shard counts what is no longer there.
-    fn allow(&mut self, allowance: Option<Allowance>) {
+    /// Sets the allowance. One for another incarnation is ignored, since it refers to other counters.
+    fn set_allowance(&mut self, allowance: Option<Allowance>) {
         if let Some(Allowance { incarnation, inserts }) = allowance
             && incarnation == self.store.incarnation()
         {
@@ -413,10 +419,10 @@ impl Told {
         Ok((updated, removed))
     }
 
-    /// Puts an item into a batch without drawing it.
-    fn show(&self, batch: &mut BatchBuilder, table: usize, key: ItemKey, frames: bool) {
+    /// Appends an item to a batch without sampling it.
+    fn push_item(&self, batch: &mut BatchBuilder, table: usize, key: ItemKey, frames: bool) {
         let Some(item) = self.store.item(table, key) else { return };
-        // A message has no item that can't be drawn; one of no weight has next to none.
+        // A valid batch has probabilities above 0, but the item may have weight 0.
         let probability = self.store.tables()[table].probability(key.slot).max(f64::MIN_POSITIVE);
         let (times_sampled, age_inserts) = (item.times_sampled(), item.age_inserts());
         batch.push(&Draw { key, probability, times_sampled, age_inserts }, &item, frames);

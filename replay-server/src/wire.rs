@@ -1,7 +1,7 @@
-//! Which bytes reach which call.
+//! Routes requests to the calls of the service.
 //!
-//! This stands in for the server that is generated from the `.proto` file, for two reasons: every call has a limit of
-//! its own on the size of a message, and messages are counted before they are decoded ([`Counting`]).
+//! Replaces the server generated from the `.proto` file, for two reasons: every call has its own limit on the size of a
+//! message, and the lists of a message are bounded before it is decoded ([`BoundedCodec`]).
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -16,17 +16,17 @@ use tonic::codegen::{Service, http};
 use tonic::server::{Grpc, NamedService};
 use tonic::{Request, Response, Status};
 
-use crate::codec::{Counted, Counting};
+use crate::message_bounds::{BoundedCodec, BoundedMessage};
 use crate::service::ReplayService;
 
 /// Bytes of a request without lists: a run's name, a table.
 const SMALL_BYTES_MAX: usize = 4 << 10;
-/// Bytes of new priorities and removals: 23 and 15 at most for each, and the rest.
+/// Bytes of priority updates: at most 23 for each new priority and 15 for each removal, plus the other fields.
 const UPDATES_BYTES_MAX: usize = UPDATES_MAX * (23 + 15) + SMALL_BYTES_MAX;
-/// Bytes of a request for samples: its points, and updates.
+/// Bytes of a sample request: points and updates.
 const POINTS_BYTES_MAX: usize = POINTS_MAX * 9 + UPDATES_BYTES_MAX;
 
-/// The service, ready to be added to a server's routes.
+/// The service as tower sees it, to be added to a server's routes.
 #[derive(Clone)]
 pub struct Wire(pub(crate) Arc<ReplayService>);
 
@@ -54,7 +54,7 @@ async fn route(service: Arc<ReplayService>, request: http::Request<Body>) -> htt
     let Some(method) = path.strip_prefix('/').and_then(|path| path.strip_prefix(SERVICE_NAME)) else {
         return unknown();
     };
-    // Each call of the service, on a clone of it, as what the library calls a service.
+    // tonic expects each call as a tower service of its own.
     macro_rules! call {
         ($method:ident) => {
             Call(move |request| {
@@ -81,7 +81,7 @@ async fn route(service: Arc<ReplayService>, request: http::Request<Body>) -> htt
         }
         // A thousand items of 255 steps each are 8 MB.
         "/Inspect" => grpc(&service, SMALL_BYTES_MAX, SAMPLE_BYTES_MAX).unary(call!(inspect), request).await,
-        "/Look" => grpc(&service, SMALL_BYTES_MAX, SAMPLE_BYTES_MAX).unary(call!(look), request).await,
+        "/GetItem" => grpc(&service, SMALL_BYTES_MAX, SAMPLE_BYTES_MAX).unary(call!(get_item), request).await,
         "/Snapshot" => {
             let mut grpc = grpc(&service, SMALL_BYTES_MAX, SAMPLE_BYTES_MAX);
             grpc.server_streaming(call!(snapshot), request).await
@@ -93,24 +93,24 @@ async fn route(service: Arc<ReplayService>, request: http::Request<Body>) -> htt
 }
 
 fn unknown() -> http::Response<Body> {
-    Status::unimplemented("this shard has no such call, ask its reflection service").into_http()
+    Status::unimplemented("this shard has no such method: list its methods with gRPC reflection").into_http()
 }
 
-/// Encodes and decodes within bounds. Nothing is compressed: frames are packed already, and what is never unpacked
-/// can't be a bomb.
-fn grpc<T, U: Counted>(
+/// Encodes and decodes within bounds. Messages are not compressed: frames are packed already, and a server that never
+/// decompresses is safe from decompression bombs.
+fn grpc<T, U: BoundedMessage>(
     service: &ReplayService,
     request_bytes_max: usize,
     reply_bytes_max: usize,
-) -> Grpc<Counting<T, U>>
+) -> Grpc<BoundedCodec<T, U>>
 where
-    Counting<T, U>: Codec<Encode = T, Decode = U>,
+    BoundedCodec<T, U>: Codec<Encode = T, Decode = U>,
 {
-    let codec = Counting::new(service.metrics().clone());
+    let codec = BoundedCodec::new(service.metrics().clone());
     Grpc::new(codec).apply_max_message_size_config(Some(request_bytes_max), Some(reply_bytes_max))
 }
 
-/// A function as a service.
+/// Wraps a function as a tower service.
 struct Call<F>(F);
 
 impl<F, M, T, Answer> Service<Request<M>> for Call<F>

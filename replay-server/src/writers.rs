@@ -1,7 +1,8 @@
 //! One insert stream: hello, then chunk after chunk, each stored before the next is read.
 //!
-//! A writer waits here and nowhere else: for the learner to say what the shard holds, then for each chunk until there
-//! is allowance. Not reading on is what holds the writer back, so a stream has one chunk at the shard at most.
+//! A writer blocks only here: first until a learner has configured the shard, then with each chunk until there is
+//! allowance. While a chunk is blocked the stream is not read. This is the backpressure on the writer, and it keeps
+//! each stream at one chunk in the shard's memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,28 +15,29 @@ use replay::{Chunk, Inserted};
 use tokio::time::timeout;
 use tonic::{Status, Streaming};
 
+use crate::blocked::{Replies, WriterWait};
 use crate::convert;
 use crate::refusal::Refusal;
 use crate::service::Context;
-use crate::shard::{Fate, Writer};
-use crate::waiting::{Replies, Wait};
+use crate::shard::{InsertDecision, WriterIdentity};
 
-/// How long a stream may be silent before its first message. Clients send it at once; places for streams are few.
-pub(crate) const HELLO_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a stream may be open without its first message. Clients send it at once, and the number of streams is
+/// limited.
+pub(crate) const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why a stream ends before its time.
-pub(crate) enum End {
-    /// With a status of ours.
+/// Why a stream ends early.
+pub(crate) enum StreamEnd {
+    /// The shard refused a message.
     Refused(Refusal),
-    /// With one that the transport gave, translated.
+    /// The transport failed; its status, translated.
     Transport(Status),
-    /// The caller does not listen any more.
-    Gone,
+    /// The caller no longer reads the replies.
+    Disconnected,
 }
 
-impl From<Refusal> for End {
+impl From<Refusal> for StreamEnd {
     fn from(refusal: Refusal) -> Self {
-        End::Refused(refusal)
+        StreamEnd::Refused(refusal)
     }
 }
 
@@ -44,9 +46,9 @@ pub(crate) async fn serve(
     context: &Context,
     mut requests: Streaming<v1::InsertRequest>,
     replies: &Replies,
-) -> Result<(), End> {
-    let first = timeout(HELLO_PATIENCE, next(context, &mut requests));
-    let hello = match first.await.map_err(|_| Refusal::Silent(HELLO_PATIENCE))?? {
+) -> Result<(), StreamEnd> {
+    let first = timeout(HELLO_TIMEOUT, next(context, &mut requests));
+    let hello = match first.await.map_err(|_| Refusal::Idle(HELLO_TIMEOUT))?? {
         Some(Message::Hello(hello)) => hello,
         _ => return Err(Refusal::Hello.into()),
     };
@@ -55,7 +57,7 @@ pub(crate) async fn serve(
     let spec = admit(context, &writer, &who, replies).await?;
     loop {
         let message = tokio::select! {
-            // What was sent before the end is still taken in, if it came in time.
+            // Biased: a chunk that arrived before the end of the run is still stored.
             biased;
             message = next(context, &mut requests) => message?,
             ended = context.shard.phase(|phase| phase.finished) => {
@@ -87,18 +89,18 @@ pub(crate) async fn serve(
 async fn next(
     context: &Context,
     requests: &mut Streaming<v1::InsertRequest>,
-) -> Result<Option<Message>, End> {
+) -> Result<Option<Message>, StreamEnd> {
     match requests.message().await {
         Ok(None) => Ok(None),
         Ok(Some(request)) => Ok(Some(request.message.ok_or(Refusal::Hello)?)),
-        Err(status) => Err(End::Transport(context.edge.refuse(status))),
+        Err(status) => Err(StreamEnd::Transport(context.edge.refuse(status))),
     }
 }
 
-/// Lets a writer in that is of this run and whose frames fit, once the shard knows what fits.
+/// Admits a writer of this run with the right frame format. Blocks until the shard is configured.
 async fn admit(
     context: &Context,
-    writer: &Writer,
+    writer: &WriterIdentity,
     who: &str,
     replies: &Replies,
 ) -> Result<Arc<StoreSpec>, Refusal> {
@@ -109,16 +111,16 @@ async fn admit(
     if let Some(spec) = ask().await?? {
         return Ok(spec);
     }
-    let what = "the learner has not said yet what this shard holds";
-    let mut wait = Wait::new(context, who, what, replies);
+    let what = "configuration by a learner";
+    let mut wait = WriterWait::new(context, who, what, replies);
     tokio::select! {
-        never = wait.say(what) => match never {},
+        never = wait.report(what) => match never {},
         configured = context.shard.phase(|phase| phase.configured) => configured?,
     };
-    Ok(ask().await??.expect("a configured shard knows what it holds"))
+    Ok(ask().await??.expect("the shard is configured"))
 }
 
-fn check(writer: &Writer, spec: &StoreSpec, chunk: v1::Chunk) -> Result<Chunk, Refusal> {
+fn check(writer: &WriterIdentity, spec: &StoreSpec, chunk: v1::Chunk) -> Result<Chunk, Refusal> {
     let chunk = proto::convert::chunk(chunk, spec.actions)?;
     let (actor, incarnation) = (chunk.lane.actor, chunk.lane.incarnation);
     if (actor, incarnation) != (writer.actor, writer.incarnation) {
@@ -127,7 +129,7 @@ fn check(writer: &Writer, spec: &StoreSpec, chunk: v1::Chunk) -> Result<Chunk, R
     Ok(chunk)
 }
 
-/// Stores a chunk as soon as there is room for it. `None` if the run ends before.
+/// Stores a chunk once there is allowance. `None` if the run ends first.
 async fn store(
     context: &Context,
     mut chunk: Chunk,
@@ -137,24 +139,24 @@ async fn store(
     let (lane, sequence) = (chunk.lane.lane, chunk.sequence);
     let (mut wait, mut turn) = (None, None);
     loop {
-        let (fate, time) = context.shard.timed(move |shard| shard.insert(chunk)).await?;
-        turn.take().into_iter().for_each(crate::owner::Turn::done);
-        let allowance = match fate? {
-            Fate::Stored(inserted) => {
+        let (decision, time) = context.shard.timed(move |shard| shard.insert(chunk)).await?;
+        turn.take().into_iter().for_each(crate::owner::TurnGuard::done);
+        let allowance = match decision? {
+            InsertDecision::Stored(inserted) => {
                 context.metrics.insert_seconds.observe(time.as_secs_f64());
                 return Ok(Some(stored_message(lane, sequence, inserted)));
             }
-            Fate::Finished => return Ok(None),
-            Fate::Held { chunk: back, allowance } => {
+            InsertDecision::Finished => return Ok(None),
+            InsertDecision::Blocked { chunk: back, allowance } => {
                 chunk = back;
                 allowance
             }
         };
-        let what = format!("the learner grants no more inserts (allowance {allowance} reached)");
-        let wait = wait.get_or_insert_with(|| Wait::new(context, who, &what, replies));
+        let what = format!("a grant of more inserts by the learner (allowance {allowance} reached)");
+        let wait = wait.get_or_insert_with(|| WriterWait::new(context, who, &what, replies));
         tokio::select! {
-            () = context.shard.queue() => turn = Some(context.shard.turn()),
-            never = wait.say(&what) => match never {},
+            () = context.shard.next_turn() => turn = Some(context.shard.turn_guard()),
+            never = wait.report(&what) => match never {},
             ended = context.shard.phase(|phase| phase.finished) => {
                 ended?;
                 return Ok(None);
@@ -174,10 +176,10 @@ fn stored_message(lane: u32, sequence: u64, inserted: Inserted) -> v1::Stored {
     }
 }
 
-async fn finish(replies: &Replies) -> Result<(), End> {
+async fn finish(replies: &Replies) -> Result<(), StreamEnd> {
     send(replies, Reply::Finished(v1::Finished {})).await
 }
 
-async fn send(replies: &Replies, reply: Reply) -> Result<(), End> {
-    replies.send(Ok(v1::InsertReply { reply: Some(reply) })).await.map_err(|_| End::Gone)
+async fn send(replies: &Replies, reply: Reply) -> Result<(), StreamEnd> {
+    replies.send(Ok(v1::InsertReply { reply: Some(reply) })).await.map_err(|_| StreamEnd::Disconnected)
 }

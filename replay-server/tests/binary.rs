@@ -17,30 +17,28 @@ const LOOPBACK: Option<&str> = Some("127.0.0.1:0");
 #[tokio::test(flavor = "multi_thread")]
 async fn it_shows_its_health_and_its_metrics_and_ends_when_asked() {
     let mut process = Process::start(None, &["--id", "blue"]);
-    let waiting = "waiting for the learner to say what this shard holds\n";
+    let waiting = "waiting for a learner to configure this shard\n";
     until(async || process.page("/healthz").1 == waiting).await;
     let (head, _) = process.page("/healthz");
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
 
     let mut client = client(&process.address);
-    let info = state(&mut client).await.shard.unwrap();
-    assert_eq!(info.id, "blue");
-    assert_ne!(info.incarnation, 0);
-    client.grant(grant(1, allowance(info.incarnation, 100))).await.unwrap();
+    let shard = grant_store(&mut client, store(), 100).await;
+    assert_eq!(shard.id, "blue");
+    assert_ne!(shard.incarnation, 0);
     until(async || process.page("/healthz").1 == "ok\n").await;
-    let mut writing = Writing::open(&mut client, hello(0, 1)).await;
-    writing.write(chunk(0, 1, 0, 0)).await;
-    assert_eq!(process.metric("replay_items"), 3.0);
-    assert_eq!(process.metric("replay_capacity"), 1000.0);
-    assert_eq!(process.metric("replay_writers_connected"), 1.0);
-    assert_eq!(process.metric("replay_insert_seconds_count"), 1.0);
-    assert_eq!(process.metric("rpc_connections"), 1.0);
+    let writing = write(&mut client, 0..1).await;
+    assert_eq!(process.metric("quiver_replay_items"), 3.0);
+    assert_eq!(process.metric("quiver_replay_capacity"), 1000.0);
+    assert_eq!(process.metric("quiver_replay_writers_connected"), 1.0);
+    assert_eq!(process.metric("quiver_replay_insert_seconds_count"), 1.0);
+    assert_eq!(process.metric("quiver_rpc_connections"), 1.0);
     assert!(process.metric("process_resident_memory_bytes") > 1e6);
 
     process.terminate();
-    assert_status(&writing.refusal().await, Code::Unavailable, "the shard is stopping: come back");
+    assert_status(&writing.refusal().await, Code::Unavailable, "the shard is stopping: retry later");
     assert!(process.ended().success(), "{}", process.log());
-    assert!(process.log().contains("stopped, all requests ended"), "{}", process.log());
+    assert!(process.log().contains("server stopped, all requests completed"), "{}", process.log());
     assert!(!process.directory.path().join("s.sock").exists());
 }
 
@@ -56,7 +54,7 @@ async fn a_killed_one_leaves_a_socket_that_its_successor_takes_over() {
     assert_eq!(after.id, before.id);
     assert_ne!(after.incarnation, before.incarnation);
 
-    // But nobody takes it from one that lives.
+    // A running process keeps it.
     let binary = env!("CARGO_BIN_EXE_quiver-replay-server");
     let rival = std::process::Command::new(binary).args(["--listen", &listen]).output().unwrap();
     assert!(!rival.status.success());
@@ -83,7 +81,7 @@ async fn one_that_ends_with_its_run_does_so_each_time_that_it_is_told() {
         );
         assert!(process.ended().success(), "{}", process.log());
         let log = process.log();
-        assert!(!log.contains("did not end"), "{log}");
+        assert!(!log.contains("did not stop in time"), "{log}");
     }
 }
 
@@ -99,11 +97,9 @@ async fn a_thousand_silent_connections_take_little_and_disturb_nobody() {
     rpc::serve::raise_file_limit();
     let process = Process::start(LOOPBACK, &[]);
     let mut client = client(&process.address);
-    let incarnation = state(&mut client).await.shard.unwrap().incarnation;
-    client.grant(grant(1, allowance(incarnation, 1_000_000))).await.unwrap();
-    let mut writing = Writing::open(&mut client, hello(0, 1)).await;
+    grant_inserts(&mut client, 1_000_000).await;
+    let mut writing = write(&mut client, 0..1).await;
     let mut sampling = Sampling::open(&mut client).await;
-    writing.write(chunk(0, 1, 0, 0)).await;
     let before = process.memory("VmRSS");
 
     let mut silent = Vec::new();
@@ -119,24 +115,23 @@ async fn a_thousand_silent_connections_take_little_and_disturb_nobody() {
             assert_eq!(sampling.draw(0, vec![0.5; 32]).await.len(), 32);
         }
     }
-    until(async || process.metric("rpc_connections") >= 501.0).await;
+    until(async || process.metric("quiver_rpc_connections") >= 501.0).await;
     let taken = process.memory("VmRSS").saturating_sub(before);
     println!("{} bytes for each of 1,000 silent connections", taken / 1000);
     assert!(taken < 64 << 20, "{taken} bytes");
     // Those who never said a word are sent away after a while.
-    let sent_away = "rpc_connections_refused_total{reason=\"silent\"}";
+    let sent_away = "quiver_rpc_connections_refused_total{reason=\"silent\"}";
     until(async || process.metric(sent_away) == 500.0).await;
     assert_eq!(writing.write(chunk(0, 1, 0, 101)).await.items, 4);
     drop(silent);
-    until(async || process.metric("rpc_connections") == 1.0).await;
+    until(async || process.metric("quiver_rpc_connections") == 1.0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_that_are_large_or_blow_up_take_little_memory() {
     let process = Process::start(LOOPBACK, &[]);
     let mut client = client(&process.address);
-    let incarnation = state(&mut client).await.shard.unwrap().incarnation;
-    client.grant(grant(1, allowance(incarnation, 1_000_000))).await.unwrap();
+    grant_inserts(&mut client, 1_000_000).await;
     let before = process.memory("VmHWM");
 
     // Declared as 2 GB, with a beginning.
@@ -144,14 +139,18 @@ async fn messages_that_are_large_or_blow_up_take_little_memory() {
     raw.greet().await;
     raw.call(1, "/quiver.v1.Replay/Insert").await;
     raw.data(1, b"\x00\x7f\xff\xff\xff and so on").await;
-    let too_large = "rpc_messages_refused_total{reason=\"too_large\"}";
+    let too_large = "quiver_rpc_messages_refused_total{reason=\"too_large\"}";
     until(async || process.metric(too_large) == 1.0).await;
     for _ in 0..10 {
         let mut large = chunk(0, 1, 0, 0);
         large.frames = vec![1; limits::INSERT_BYTES_MAX].into();
         let writing = Writing::open(&mut client, hello(0, 1)).await;
         writing.send(large).await;
-        assert_status(&writing.refusal().await, Code::ResourceExhausted, "larger than this server takes");
+        assert_status(
+            &writing.refusal().await,
+            Code::ResourceExhausted,
+            "exceeds the size limit of this server",
+        );
     }
     assert_eq!(process.metric(too_large), 11.0);
     // A million numbers are a megabyte on the wire, and eight in memory.
@@ -169,16 +168,14 @@ async fn messages_that_are_large_or_blow_up_take_little_memory() {
         assert_status(&writing.refusal().await, Code::InvalidArgument, "bytes beside frames is 100");
     }
     let many = v1::Updates { priorities: vec![1.0; 2_000_000], ..v1::Updates::default() };
-    let status = client.update_priorities(update(1, many)).await.unwrap_err();
-    assert_status(&status, Code::ResourceExhausted, "larger than this server takes");
+    let too_many = client.update_priorities(update(1, many)).await;
+    refused(too_many, Code::ResourceExhausted, "exceeds the size limit of this server");
     // As many as fit into the size of a message.
     let many = v1::Updates { generations: vec![1; 2_400_000], ..v1::Updates::default() };
-    let status = client.update_priorities(update(1, many.clone())).await.unwrap_err();
-    assert_status(&status, Code::InvalidArgument, "generations has 2400000 entries");
-    let mut sampling = Sampling::open(&mut client).await;
+    let part = "generations has 2400000 entries";
+    refused(client.update_priorities(update(1, many.clone())).await, Code::InvalidArgument, part);
     let request = v1::SampleRequest { updates: Some(many), ..sample(1, vec![]) };
-    let status = sampling.ask(request).await.unwrap_err();
-    assert_status(&status, Code::InvalidArgument, "generations has 2400000 entries");
+    refused(Sampling::once(&mut client, request).await, Code::InvalidArgument, part);
 
     let taken = process.memory("VmHWM") - before;
     println!("{taken} bytes at most");
@@ -195,9 +192,9 @@ async fn it_stops_in_time_though_a_stranger_holds_on() {
     raw.greet().await;
     raw.call(1, "/quiver.v1.Replay/Grant").await;
     raw.data(1, b"\x00\x00\x00\x00\x09half").await;
-    until(async || process.metric("rpc_connections") == 1.0).await;
+    until(async || process.metric("quiver_rpc_connections") == 1.0).await;
     process.terminate();
     assert!(process.ended().success());
-    assert!(process.log().contains("connections were cut off after"), "{}", process.log());
+    assert!(process.log().contains("open connections closed after the grace period"), "{}", process.log());
     tokio::time::timeout(Duration::from_secs(60), raw.closed()).await.unwrap();
 }

@@ -11,14 +11,13 @@ use proto::v1::insert_reply::Reply;
 use proto::{PROTOCOL, v1};
 use replay::{ItemKey, LaneKey};
 use rpc::channel::Credentials;
-use rpc::place::Place;
-use rpc::writer::Writer;
+use rpc::shard_entry::ShardEntry;
+use rpc::writer::ChunkWriter;
 use tonic::Code;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_inserted_is_drawn_as_it_was_and_can_be_given_new_priorities() {
-    let running = Running::granted(1000).await;
-    let mut client = running.client();
+    let (running, mut client) = Running::granted(1000).await;
     let mut writing = Writing::open(&mut client, hello(3, 9)).await;
     let stored = writing.write(chunk(3, 9, 0, 0)).await;
     assert_eq!((stored.sequence, stored.items, stored.duplicate), (0, 3, false));
@@ -36,10 +35,10 @@ async fn what_is_inserted_is_drawn_as_it_was_and_can_be_given_new_priorities() {
     assert_eq!((last.frames().len(), first.frames().len()), (5, 2));
     assert_frames(last);
     assert_frames(first);
-    let standing = reply.shard.unwrap();
-    assert_eq!((standing.id.as_str(), standing.incarnation), ("shard-a", running.incarnation));
-    assert_eq!((standing.tables[0].items, standing.tables[0].mass), (7, 28.0));
-    assert_eq!((standing.tables[0].samples, standing.inserts_allowed), (2, 1000));
+    let shard = reply.shard.unwrap();
+    assert_eq!((shard.id.as_str(), shard.incarnation), ("shard-a", running.incarnation));
+    assert_eq!((shard.tables[0].items, shard.tables[0].mass), (7, 28.0));
+    assert_eq!((shard.tables[0].samples, shard.inserts_allowed), (2, 1000));
 
     let gone = ItemKey { slot: 3, generation: 999, ..last.key() };
     let mut request = updates(&[(last.key(), 107.0), (gone, 1.0)]);
@@ -48,8 +47,8 @@ async fn what_is_inserted_is_drawn_as_it_was_and_can_be_given_new_priorities() {
     request.largest_priority = 500.0;
     let reply = client.update_priorities(update(1, request)).await.unwrap().into_inner();
     assert_eq!((reply.applied, reply.stale, reply.removed), (1, 1, 1));
-    let standing = reply.shard.unwrap().tables[0];
-    assert_eq!((standing.mass, standing.items, standing.largest_priority), (127.0, 6, 500.0));
+    let table_status = reply.shard.unwrap().tables[0];
+    assert_eq!((table_status.mass, table_status.items, table_status.largest_priority), (127.0, 6, 500.0));
 
     // The caller has nothing more to say, so the stream ends well.
     drop(writing.requests);
@@ -59,8 +58,7 @@ async fn what_is_inserted_is_drawn_as_it_was_and_can_be_given_new_priorities() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chunk_sent_again_is_acknowledged_as_a_duplicate_and_a_gap_is_counted() {
-    let running = Running::granted(1000).await;
-    let mut client = running.client();
+    let (running, mut client) = Running::granted(1000).await;
     let mut writing = Writing::open(&mut client, hello(0, 1)).await;
     writing.write(chunk(0, 1, 5, 0)).await;
     drop(writing);
@@ -74,7 +72,7 @@ async fn a_chunk_sent_again_is_acknowledged_as_a_duplicate_and_a_gap_is_counted(
     let counters = state(&mut client).await.shard.unwrap().counters.unwrap();
     assert_eq!((counters.chunks, counters.duplicate_chunks, counters.lost_chunks), (2, 1, 2));
     for (result, count) in [("stored", 2.0), ("duplicate", 1.0), ("lost", 2.0), ("refused", 0.0)] {
-        assert_eq!(running.metric(&format!("replay_chunks_total{{result=\"{result}\"}}")), count);
+        assert_eq!(running.metric(&format!("quiver_replay_chunks_total{{result=\"{result}\"}}")), count);
     }
 }
 
@@ -91,70 +89,65 @@ async fn a_shard_that_was_told_nothing_waits_and_answers() {
     let updated = client.update_priorities(update(1, updates(&[(key, 1.0)]))).await.unwrap().into_inner();
     assert_eq!((updated.applied, updated.stale, updated.removed), (0, 1, 0));
 
-    // The writer waits, is told for what, and goes on once the learner has spoken.
+    // The writer waits, learns on what it is blocked, and continues after the grant.
     let mut writing = Writing::open(&mut client, hello(0, 1)).await;
     writing.send(chunk(0, 1, 0, 0)).await;
-    let Some(Reply::Waiting(waiting)) = writing.reply().await.unwrap() else { panic!("no word") };
-    assert_eq!(waiting.what, "the learner has not said yet what this shard holds");
+    let Some(Reply::Blocked(waiting)) = writing.reply().await.unwrap() else { panic!("no word") };
+    assert_eq!(waiting.on, "configuration by a learner");
     assert!(waiting.seconds >= 1.0);
-    assert_eq!(running.metric("replay_writers_waiting"), 1.0);
+    assert_eq!(running.metric("quiver_replay_writers_waiting"), 1.0);
     client.grant(grant(1, running.allowance(10))).await.unwrap();
     assert_eq!(writing.stored().await.items, 3);
-    assert_eq!(running.metric("replay_writers_waiting"), 0.0);
-    assert!(running.metric("replay_writer_wait_seconds_total") >= 1.0);
+    assert_eq!(running.metric("quiver_replay_writers_waiting"), 0.0);
+    assert!(running.metric("quiver_replay_writer_wait_seconds_total") >= 1.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_writer_waits_for_its_allowance_says_so_and_goes_on() {
-    let running = Running::granted(5).await;
-    let mut client = running.client();
-    let mut writing = Writing::open(&mut client, hello(0, 1)).await;
-    writing.write(chunk(0, 1, 0, 0)).await;
-    // 3 of 5 are stored: the next chunk still fits, and goes beyond. The third does not.
-    writing.write(chunk(0, 1, 0, 1)).await;
+    let (running, mut client) = Running::granted(5).await;
+    // After the first, 3 of 5 are stored: the second chunk still fits, and goes beyond. The third does not.
+    let mut writing = write(&mut client, 0..2).await;
     writing.send(chunk(0, 1, 0, 2)).await;
-    let Some(Reply::Waiting(waiting)) = writing.reply().await.unwrap() else { panic!("no word") };
-    assert_eq!(waiting.what, "the learner grants no more inserts (allowance 5 reached)");
+    let Some(Reply::Blocked(waiting)) = writing.reply().await.unwrap() else { panic!("no word") };
+    assert_eq!(waiting.on, "a grant of more inserts by the learner (allowance 5 reached)");
     let shard = client.info(v1::InfoRequest {}).await.unwrap().into_inner().shard.unwrap();
-    assert_eq!((shard.writers_waiting, shard.tables[0].items, shard.inserts_allowed), (1, 7, 5));
+    assert_eq!((shard.writers_blocked, shard.tables[0].items, shard.inserts_allowed), (1, 7, 5));
 
     // An allowance comes with a sample request as well. One that is too small changes nothing.
     let mut sampling = Sampling::open(&mut client).await;
     let with = |inserts| v1::SampleRequest { allowance: running.allowance(inserts), ..sample(1, vec![]) };
     sampling.ask(with(7)).await.unwrap();
-    assert_eq!(running.metric("replay_writers_waiting"), 1.0);
+    assert_eq!(running.metric("quiver_replay_writers_waiting"), 1.0);
     sampling.ask(with(8)).await.unwrap();
     assert_eq!(writing.stored().await.sequence, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_writers_share_what_is_granted_and_each_gets_its_turn() {
-    let running = Running::granted(0).await;
-    let mut client = running.client();
+    let (running, mut client) = Running::granted(0).await;
     let mut writers = Vec::new();
     for actor in 0..20 {
         let writing = Writing::open(&mut client, hello(actor, 1)).await;
         writing.send(chunk(actor, 1, 0, 0)).await;
         writers.push(writing);
     }
-    until(async || running.metric("replay_writers_waiting") == 20.0).await;
+    until(async || running.metric("quiver_replay_writers_waiting") == 20.0).await;
     // One after the other, then the rest at once.
     for inserts in 1..=4 {
         client.grant(grant(1, running.allowance(inserts * 3))).await.unwrap();
-        until(async || running.metric("replay_writers_waiting") == 20.0 - inserts as f64).await;
-        assert_eq!(running.metric("replay_inserts_total"), inserts as f64 * 3.0);
+        until(async || running.metric("quiver_replay_writers_waiting") == 20.0 - inserts as f64).await;
+        assert_eq!(running.metric("quiver_replay_inserts_total"), inserts as f64 * 3.0);
     }
     client.grant(grant(1, running.allowance(1000))).await.unwrap();
     for writing in &mut writers {
         assert_eq!(writing.stored().await.items, 3);
     }
-    assert_eq!(running.metric("replay_inserts_total"), 60.0);
+    assert_eq!(running.metric("quiver_replay_inserts_total"), 60.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_incarnation_of_an_actor_is_fenced() {
-    let running = Running::granted(1000).await;
-    let mut client = running.client();
+    let (running, mut client) = Running::granted(1000).await;
     let mut old = Writing::open(&mut client, hello(4, 1)).await;
     old.write(chunk(4, 1, 0, 0)).await;
     let mut new = Writing::open(&mut client, hello(4, 2)).await;
@@ -167,24 +160,19 @@ async fn an_older_incarnation_of_an_actor_is_fenced() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_learner_is_refused_everywhere() {
-    let running = Running::granted(1000).await;
-    let mut client = running.client();
+    let (running, mut client) = Running::granted(1000).await;
     let mut old = Sampling::open(&mut client).await;
     old.ask(sample(1, vec![])).await.unwrap();
     client.grant(grant(4, None)).await.unwrap();
     let text = "learner incarnation 1 was replaced by 4";
-    assert_status(&old.ask(sample(1, vec![])).await.unwrap_err(), Code::FailedPrecondition, text);
-    let mut late = Sampling::open(&mut client).await;
-    assert_status(&late.ask(sample(1, vec![])).await.unwrap_err(), Code::FailedPrecondition, text);
-    let late = client.update_priorities(update(1, updates(&[]))).await.unwrap_err();
-    assert_status(&late, Code::FailedPrecondition, text);
-    let late = client.grant(grant(1, running.allowance(5000))).await.unwrap_err();
-    assert_status(&late, Code::FailedPrecondition, text);
+    refused(old.ask(sample(1, vec![])).await, Code::FailedPrecondition, text);
+    refused(Sampling::once(&mut client, sample(1, vec![])).await, Code::FailedPrecondition, text);
+    refused(client.update_priorities(update(1, updates(&[]))).await, Code::FailedPrecondition, text);
+    refused(client.grant(grant(1, running.allowance(5000))).await, Code::FailedPrecondition, text);
     assert_eq!(state(&mut client).await.shard.unwrap().inserts_allowed, 1000);
     assert_eq!(running.refused("fenced"), 4.0);
     // A sample request makes a newer learner known too.
-    let mut newer = Sampling::open(&mut client).await;
-    newer.ask(sample(5, vec![])).await.unwrap();
+    Sampling::once(&mut client, sample(5, vec![])).await.unwrap();
     assert!(client.grant(grant(4, None)).await.is_err());
 }
 
@@ -196,8 +184,7 @@ async fn a_shard_that_comes_back_ignores_the_allowance_of_its_former_life() {
     let stale = former.allowance(1000);
     let mut client = former.client();
     client.grant(grant(1, stale)).await.unwrap();
-    let mut writing = Writing::open(&mut client, hello(0, 1)).await;
-    writing.write(chunk(0, 1, 0, 0)).await;
+    let writing = write(&mut client, 0..1).await;
     former.stop().await;
     assert_status(&writing.refusal().await, Code::Unavailable, "");
 
@@ -211,7 +198,7 @@ async fn a_shard_that_comes_back_ignores_the_allowance_of_its_former_life() {
     let mut sampling = Sampling::open(&mut client).await;
     let request = v1::SampleRequest { allowance: stale, ..sample(1, vec![]) };
     assert_eq!(sampling.ask(request).await.unwrap().shard.unwrap().inserts_allowed, 0);
-    let Some(Reply::Waiting(_)) = writing.reply().await.unwrap() else { panic!("no word") };
+    let Some(Reply::Blocked(_)) = writing.reply().await.unwrap() else { panic!("no word") };
     client.grant(grant(1, running.allowance(1000))).await.unwrap();
     // What came before is lost with the former life, and said to be.
     assert_eq!(writing.stored().await.chunks_lost, 1);
@@ -220,13 +207,11 @@ async fn a_shard_that_comes_back_ignores_the_allowance_of_its_former_life() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn at_the_end_of_the_run_every_writer_hears_of_it() {
-    let running = Running::granted(3).await;
-    let mut client = running.client();
-    let mut idle = Writing::open(&mut client, hello(0, 1)).await;
-    idle.write(chunk(0, 1, 0, 0)).await;
+    let (running, mut client) = Running::granted(3).await;
+    let idle = write(&mut client, 0..1).await;
     let waiting = Writing::open(&mut client, hello(1, 1)).await;
     waiting.send(chunk(1, 1, 0, 0)).await;
-    until(async || running.metric("replay_writers_waiting") == 1.0).await;
+    until(async || running.metric("quiver_replay_writers_waiting") == 1.0).await;
     client.grant(v1::GrantRequest { finished: true, ..grant(1, None) }).await.unwrap();
     let late = Writing::open(&mut client, hello(2, 1)).await;
     for mut writing in [idle, waiting, late] {
@@ -235,15 +220,14 @@ async fn at_the_end_of_the_run_every_writer_hears_of_it() {
     }
     // It stays finished, and can still be drawn from.
     client.grant(grant(1, running.allowance(100))).await.unwrap();
-    assert_eq!(standing(&mut client).await.items, 3);
+    assert_eq!(table_status(&mut client).await.items, 3);
     let mut sampling = Sampling::open(&mut client).await;
     assert_eq!(sampling.draw(0, vec![0.1]).await.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_can_wait_for_inserts() {
-    let running = Running::granted(1000).await;
-    let mut client = running.client();
+    let (running, mut client) = Running::granted(1000).await;
     let waiting = |until_inserts, wait_milliseconds| v1::GrantRequest {
         until_inserts,
         wait_milliseconds,
@@ -258,17 +242,14 @@ async fn a_grant_can_wait_for_inserts() {
     // Until they are there.
     let mut other = running.client();
     let granted = tokio::spawn(async move { other.grant(waiting(7, 10_000)).await });
-    let mut writing = Writing::open(&mut client, hello(0, 1)).await;
-    writing.write(chunk(0, 1, 0, 0)).await;
-    writing.write(chunk(0, 1, 0, 1)).await;
+    write(&mut client, 0..2).await;
     assert_eq!(inserts(patiently(granted).await.unwrap().unwrap()), 7);
     assert_eq!(inserts(client.grant(waiting(7, 10_000)).await.unwrap()), 7);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_can_be_granted_again_but_what_it_holds_for_ever_not_changed() {
-    let running = Running::granted(1000).await;
-    let mut client = running.client();
+    let (running, mut client) = Running::granted(1000).await;
     client.grant(grant(1, None)).await.unwrap();
     client.grant(v1::GrantRequest { store: None, ..grant(1, None) }).await.unwrap();
     type Change = fn(&mut v1::Store);
@@ -288,8 +269,8 @@ async fn a_store_can_be_granted_again_but_what_it_holds_for_ever_not_changed() {
     for (change, part) in changes {
         let mut other = store();
         change(&mut other);
-        let request = v1::GrantRequest { store: Some(other), ..grant(1, running.allowance(9999)) };
-        assert_status(&client.grant(request).await.unwrap_err(), Code::FailedPrecondition, part);
+        let request = grant_with(other, running.allowance(9999));
+        refused(client.grant(request).await, Code::FailedPrecondition, part);
     }
     let info = state(&mut client).await;
     assert_eq!((info.store, info.shard.unwrap().inserts_allowed), (Some(store()), 1000));
@@ -300,8 +281,7 @@ async fn a_store_can_be_granted_again_but_what_it_holds_for_ever_not_changed() {
 async fn tables_over_the_same_frames_are_drawn_from_each_in_its_own_way() {
     let alike = v1::Table { sampler: "uniform".into(), ..table("alike") };
     let small = v1::Table { capacity: 3, ..table("by-priority") };
-    let running = Running::granted_store(store_of(vec![alike, small]), 1000).await;
-    let mut client = running.client();
+    let (running, mut client) = Running::granted_store(store_of(vec![alike, small]), 1000).await;
     let mut writing = Writing::open(&mut client, hello(0, 1)).await;
     for sequence in 0..2 {
         let both = chunk_for(LaneKey { actor: 0, incarnation: 1, lane: 0 }, sequence, 2);
@@ -333,16 +313,15 @@ async fn tables_over_the_same_frames_are_drawn_from_each_in_its_own_way() {
     assert_eq!((alike.items, alike.mass, alike.samples, alike.largest_priority), (7, 7.0, 70, 7.0));
     assert_eq!((small.items, small.mass, small.samples, small.largest_priority), (3, 100.0, 3, 87.0));
     assert_eq!((small.inserts, small.evicted, shard.counters.unwrap().inserts), (7, 4, 14));
-    assert_eq!(running.metric("replay_items"), 10.0);
-    let status = sampling.ask(v1::SampleRequest { table: 2, ..sample(1, vec![0.5]) }).await.unwrap_err();
-    assert_status(&status, Code::InvalidArgument, "no table number 2");
+    assert_eq!(running.metric("quiver_replay_items"), 10.0);
+    let other = v1::SampleRequest { table: 2, ..sample(1, vec![0.5]) };
+    refused(sampling.ask(other).await, Code::InvalidArgument, "no table number 2");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_table_that_uses_items_up_is_a_queue() {
     let queue = v1::Table { sampler: "fifo".into(), max_times_sampled: 1, ..table("queue") };
-    let running = Running::granted_store(store_of(vec![queue]), 1000).await;
-    let mut client = running.client();
+    let (running, mut client) = Running::granted_store(store_of(vec![queue]), 1000).await;
     let mut writing = Writing::open(&mut client, hello(0, 1)).await;
     let mut sampling = Sampling::open(&mut client).await;
     let mut taken = Vec::new();
@@ -364,17 +343,15 @@ async fn a_table_that_uses_items_up_is_a_queue() {
     }
     // Each once, in the order of insertion.
     assert_eq!(taken, (0..119).collect::<Vec<_>>());
-    let standing = standing(&mut client).await;
-    assert_eq!((standing.items, standing.used_up, standing.samples), (0, 119, 119));
-    assert_eq!(running.metric("replay_evictions_total{cause=\"used-up\"}"), 119.0);
+    let table = table_status(&mut client).await;
+    assert_eq!((table.items, table.used_up, table.samples), (0, 119, 119));
+    assert_eq!(running.metric("quiver_replay_evictions_total{cause=\"used-up\"}"), 119.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn updates_that_come_with_a_request_are_applied_before_it_draws() {
-    let running = Running::granted(1000).await;
-    let mut client = running.client();
-    let mut writing = Writing::open(&mut client, hello(0, 1)).await;
-    writing.write(chunk(0, 1, 0, 0)).await;
+    let (running, mut client) = Running::granted(1000).await;
+    let _writing = write(&mut client, 0..1).await;
     let mut sampling = Sampling::open(&mut client).await;
     // Priorities are 1, 2 and 3.
     let drawn = sampling.draw(0, vec![0.0, 0.4, 0.9]).await;
@@ -394,7 +371,10 @@ async fn updates_that_come_with_a_request_are_applied_before_it_draws() {
     assert_eq!((table.items, table.mass, table.largest_priority), (2, 97.0, 500.0));
     assert_eq!((table.updates, table.stale_updates, table.removed_items), (2, 1, 1));
     for (result, count) in [("applied", 2.0), ("stale", 1.0), ("removed", 1.0)] {
-        assert_eq!(running.metric(&format!("replay_priority_updates_total{{result=\"{result}\"}}")), count);
+        assert_eq!(
+            running.metric(&format!("quiver_replay_priority_updates_total{{result=\"{result}\"}}")),
+            count
+        );
     }
     // Without points they are applied all the same, and those of a former life are stale.
     let former = updates(&[(ItemKey { incarnation: running.incarnation ^ 1, ..keys[2] }, 9.0)]);
@@ -407,12 +387,13 @@ async fn updates_that_come_with_a_request_are_applied_before_it_draws() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_writer_that_finds_another_shard_pauses_longer_each_time_and_loses_nothing() {
-    let running = Running::granted(1000).await;
+    let (running, _) = Running::granted(1000).await;
     let name = Arc::new(Mutex::new("another".to_owned()));
     let (address, id) = (running.address.clone(), name.clone());
-    let place = move || Some(Place { id: id.lock().unwrap().clone(), ..Place::unheard(address.clone()) });
+    let place =
+        move || Some(ShardEntry { id: id.lock().unwrap().clone(), ..ShardEntry::unnamed(address.clone()) });
     let started = Instant::now();
-    let writer = Writer::spawn(place, Credentials::none(), hello(3, 9), 2, 0);
+    let writer = ChunkWriter::spawn(place, Credentials::none(), hello(3, 9), 2, 0);
     writer.send(chunk_for(LaneKey { actor: 3, incarnation: 9, lane: 0 }, 0, 1)).await.unwrap();
     let tries = || writer.sent().reconnects.load(Ordering::Relaxed);
     until(async || tries() >= 5).await;

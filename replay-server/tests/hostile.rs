@@ -1,4 +1,4 @@
-//! Broken and hostile clients: each is refused with the right status and counted, and nobody else notices.
+//! Broken and hostile clients: each is refused with the right status and counted, and no other client notices.
 
 mod common;
 
@@ -29,10 +29,8 @@ struct Victim {
 
 impl Victim {
     async fn new() -> Self {
-        let running = Running::granted(1000).await;
-        let mut client = running.client();
-        let mut writing = Writing::open(&mut client, hello(0, 1)).await;
-        writing.write(chunk(0, 1, 0, 0)).await;
+        let (running, mut client) = Running::granted(1000).await;
+        let writing = write(&mut client, 0..1).await;
         let before = state(&mut client).await;
         Self { running, client, writing, before }
     }
@@ -62,7 +60,7 @@ impl Victim {
         assert_eq!(self.writing.write(chunk(0, 1, 0, 1)).await.items, 4);
         let mut sampling = Sampling::open(&mut self.client).await;
         assert_eq!(sampling.draw(0, vec![0.5; 8]).await.len(), 8);
-        assert_eq!(self.running.metric("replay_writers_waiting"), 0.0);
+        assert_eq!(self.running.metric("quiver_replay_writers_waiting"), 0.0);
         self.running.stop().await;
     }
 }
@@ -71,14 +69,17 @@ impl Victim {
 async fn a_message_that_is_too_large_is_refused() {
     let mut victim = Victim::new().await;
     let large = |chunk: &mut v1::Chunk| chunk.frames = vec![1; limits::INSERT_BYTES_MAX].into();
-    victim.refuses_spoilt(Code::ResourceExhausted, "larger than this server takes", large).await;
+    victim.refuses_spoilt(Code::ResourceExhausted, "exceeds the size limit of this server", large).await;
     let run = "x".repeat(8 << 10);
     let caller = Some(v1::Caller { run, ..proto::caller(RUN) });
-    let status = victim.client.grant(v1::GrantRequest { caller, ..grant(1, None) }).await.unwrap_err();
-    assert_status(&status, Code::ResourceExhausted, "larger than this server takes");
-    let mut sampling = Sampling::open(&mut victim.client).await;
-    let status = sampling.ask(sample(1, vec![0.5; 400_000])).await.unwrap_err();
-    assert_status(&status, Code::ResourceExhausted, "larger than this server takes");
+    let request = v1::GrantRequest { caller, ..grant(1, None) };
+    refused(
+        victim.client.grant(request).await,
+        Code::ResourceExhausted,
+        "exceeds the size limit of this server",
+    );
+    let sampled = Sampling::once(&mut victim.client, sample(1, vec![0.5; 400_000])).await;
+    refused(sampled, Code::ResourceExhausted, "exceeds the size limit of this server");
     assert_eq!(victim.running.messages_refused("too_large"), 3.0);
     victim.goes_on_as_before().await;
 }
@@ -87,10 +88,10 @@ async fn a_message_that_is_too_large_is_refused() {
 async fn frames_of_another_shape_are_refused() {
     let mut victim = Victim::new().await;
     let hellos: [(Spoil<v1::InsertHello>, &str); 4] = [
-        (|hello| hello.codec = "zstd".into(), "writer's codec is zstd, the table's none"),
+        (|hello| hello.codec = "zstd".into(), "writer's codec is zstd, the store's is none"),
         (|hello| hello.codec = "gzip".into(), "unknown codec \"gzip\""),
-        (|hello| hello.frame_bytes = 7056, "writer's frame_bytes is 7056, the table's 64"),
-        (|hello| hello.stack = 1, "writer's stack is 1, the table's 4"),
+        (|hello| hello.frame_bytes = 7056, "writer's frame_bytes is 7056, the store's is 64"),
+        (|hello| hello.stack = 1, "writer's stack is 1, the store's is 4"),
     ];
     for (spoil, part) in hellos {
         let mut hello = hello(1, 1);
@@ -113,7 +114,7 @@ async fn a_writer_that_means_another_shard_is_sent_on() {
     let mut victim = Victim::new().await;
     let long = "x".repeat(129);
     for (shard, code, part) in [
-        ("another", Code::NotFound, "the caller means \"another\""),
+        ("another", Code::NotFound, "the caller wants \"another\""),
         (long.as_str(), Code::InvalidArgument, "length of shard is 129"),
     ] {
         let meant = v1::InsertHello { shard: shard.into(), ..hello(1, 1) };
@@ -144,15 +145,17 @@ async fn steps_and_items_that_cannot_be_are_refused() {
         ("steps is 0", |chunk| *chunk = with_steps(0)),
         ("steps is 1025", |chunk| *chunk = with_steps(1025)),
         ("items is 1025", |chunk| chunk.item_firsts = vec![0; 1025]),
-        ("is too large", |chunk| chunk.sequence = u64::MAX),
-        ("is too large", |chunk| (chunk.sequence, chunk.first_step) = (1, u64::MAX)),
-        ("must go on at 0", |chunk| chunk.first_step = 1),
+        ("is out of range", |chunk| chunk.sequence = u64::MAX),
+        ("is out of range", |chunk| (chunk.sequence, chunk.first_step) = (1, u64::MAX)),
+        ("must have number 0", |chunk| chunk.first_step = 1),
         ("length is 0", |chunk| chunk.item_lengths = vec![1, 0, 1].into()),
-        ("must end before step 4", |chunk| chunk.item_lengths = vec![1, 255, 1].into()),
-        ("must end before step 4", |chunk| chunk.item_firsts[2] = u64::MAX),
+        ("end before step 4", |chunk| chunk.item_lengths = vec![1, 255, 1].into()),
+        ("end before step 4", |chunk| chunk.item_firsts[2] = u64::MAX),
         ("send items in order", |chunk| chunk.item_firsts[2] = 0),
-        ("item goes to table 1, there are 1", |chunk| chunk.item_tables = vec![0, 0, 1].into()),
-        ("item goes to table 255, there are 1", |chunk| chunk.item_tables = vec![255, 0, 0].into()),
+        ("an item is for table 1, but the replay has 1", |chunk| chunk.item_tables = vec![0, 0, 1].into()),
+        ("an item is for table 255, but the replay has 1", |chunk| {
+            chunk.item_tables = vec![255, 0, 0].into()
+        }),
     ];
     for (part, spoil) in spoils {
         victim.refuses_spoilt(Code::InvalidArgument, part, spoil).await;
@@ -163,7 +166,7 @@ async fn steps_and_items_that_cannot_be_are_refused() {
     }
     let refused = spoils.len() as f64 + 4.0;
     assert_eq!(victim.running.refused("invalid"), refused);
-    assert_eq!(victim.running.metric("replay_chunks_total{result=\"refused\"}"), refused);
+    assert_eq!(victim.running.metric("quiver_replay_chunks_total{result=\"refused\"}"), refused);
     victim.goes_on_as_before().await;
 }
 
@@ -199,18 +202,18 @@ fn with_steps(count: usize) -> v1::Chunk {
 async fn columns_of_different_lengths_are_refused() {
     let mut victim = Victim::new().await;
     let spoils: [(&str, Spoil<v1::Chunk>); 12] = [
-        ("actions has 3 entries, the columns beside it 4", |chunk| steps(chunk).actions.truncate(3)),
-        ("actions has 0 entries, the columns beside it 4", |chunk| steps(chunk).actions.clear()),
+        ("actions has 3 entries, but the other columns have 4", |chunk| steps(chunk).actions.truncate(3)),
+        ("actions has 0 entries, but the other columns have 4", |chunk| steps(chunk).actions.clear()),
         ("rewards has 5 entries", |chunk| steps(chunk).rewards.push(0.0)),
         ("log_probabilities has 3 entries", |chunk| steps(chunk).log_probabilities.truncate(3)),
         ("weights_incarnations has 3 entries", |chunk| steps(chunk).weights_incarnations.truncate(3)),
         ("weights_numbers has 5 entries", |chunk| steps(chunk).weights_numbers.push(1)),
-        ("has 4 entries, the columns beside it 3", |chunk| steps(chunk).flags.truncate(3)),
+        ("has 4 entries, but the other columns have 3", |chunk| steps(chunk).flags.truncate(3)),
         ("frame_bytes has 3 entries", |chunk| chunk.frame_bytes.truncate(3)),
-        ("item_lengths has 2 entries, the columns beside it 3", |chunk| chunk.item_lengths.truncate(2)),
+        ("item_lengths has 2 entries, but the other columns have 3", |chunk| chunk.item_lengths.truncate(2)),
         ("item_priorities has 4 entries", |chunk| chunk.item_priorities.push(1.0)),
         ("item_tables has 1 entries", |chunk| chunk.item_tables = vec![0].into()),
-        ("steps declare 192 bytes of frames, the chunk has 256", |chunk| {
+        ("the steps declare 192 bytes of frames, but the chunk has 256", |chunk| {
             chunk.frame_bytes = vec![48; 4];
         }),
     ];
@@ -235,7 +238,7 @@ async fn a_frame_without_a_key_frame_near_enough_is_refused() {
     let part = "frame of step 32 must be a key frame";
     let status = victim.refuses(deltas(32, KEY_FRAME | STARTS_EPISODE)).await;
     assert_status(&status, Code::InvalidArgument, part);
-    // 31 are fine, and the next chunk goes on counting.
+    // 31 are fine, and the next chunk continues the count.
     let mut writing = Writing::open(&mut victim.client, hello(1, 1)).await;
     assert_eq!(writing.write(deltas(31, KEY_FRAME | STARTS_EPISODE)).await.items, 0);
     victim.before = state(&mut victim.client).await;
@@ -246,14 +249,13 @@ async fn a_frame_without_a_key_frame_near_enough_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chunk_larger_than_the_ring_is_refused() {
-    let running = Running::granted_store(v1::Store { bytes_max: 4096, ..store() }, 1000).await;
-    let mut client = running.client();
+    let (_running, mut client) = Running::granted_store(v1::Store { bytes_max: 4096, ..store() }, 1000).await;
     let mut writing = Writing::open(&mut client, hello(1, 1)).await;
     writing.write(with_steps(4)).await;
     let mut large = with_steps(42);
     set_flags(&mut large, 0, KEY_FRAME);
     writing.send(v1::Chunk { sequence: 1, first_step: 4, ..large }).await;
-    let part = "chunk takes 4160 bytes, the replay has room for 4096";
+    let part = "the chunk takes 4160 bytes, but the whole replay has 4096";
     assert_status(&writing.refusal().await, Code::InvalidArgument, part);
     let mut writing = Writing::open(&mut client, hello(1, 1)).await;
     let mut largest = with_steps(41);
@@ -287,9 +289,9 @@ async fn a_stream_has_one_hello_and_it_comes_first() {
         let writing = open(&mut victim.client, messages).await;
         assert_status(&writing.refusal().await, Code::InvalidArgument, "first message must be the hello");
     }
-    assert_status(&silent.refusal().await, Code::InvalidArgument, "nothing was said for 10s");
-    let status = patiently(silent_sampling.replies.message()).await.unwrap_err();
-    assert_status(&status, Code::InvalidArgument, "nothing was said for 10s");
+    assert_status(&silent.refusal().await, Code::InvalidArgument, "the stream was idle for 10s");
+    let ended = patiently(silent_sampling.replies.message()).await;
+    refused(ended, Code::InvalidArgument, "the stream was idle for 10s");
     assert_eq!(victim.running.refused("invalid"), 5.0);
     victim.goes_on_as_before().await;
 }
@@ -320,16 +322,13 @@ async fn one_bad_priority_refuses_the_whole_update() {
     let count = spoilt.len() as f64;
     for (updates, part) in spoilt {
         let request = update(1, updates.clone());
-        let status = victim.client.update_priorities(request).await.unwrap_err();
-        assert_status(&status, Code::InvalidArgument, part);
+        refused(victim.client.update_priorities(request).await, Code::InvalidArgument, part);
         // The same with a request for samples, which draws nothing then.
-        let mut sampling = Sampling::open(&mut victim.client).await;
         let request = v1::SampleRequest { updates: Some(updates), ..sample(1, vec![0.5]) };
-        assert_status(&sampling.ask(request).await.unwrap_err(), Code::InvalidArgument, part);
+        refused(Sampling::once(&mut victim.client, request).await, Code::InvalidArgument, part);
     }
     let none = v1::UpdatePrioritiesRequest { updates: None, ..update(1, good()) };
-    let status = victim.client.update_priorities(none).await.unwrap_err();
-    assert_status(&status, Code::InvalidArgument, "updates is missing");
+    refused(victim.client.update_priorities(none).await, Code::InvalidArgument, "updates is missing");
     assert_eq!(victim.running.refused("invalid"), 2.0 * count + 1.0);
     victim.goes_on_as_before().await;
 }
@@ -345,25 +344,19 @@ async fn absurd_counts_and_points_are_refused() {
         (vec![f64::INFINITY], "point is inf"),
     ];
     for (points, part) in points {
-        let mut sampling = Sampling::open(&mut victim.client).await;
-        let status = sampling.ask(sample(1, points)).await.unwrap_err();
-        assert_status(&status, Code::InvalidArgument, part);
+        refused(Sampling::once(&mut victim.client, sample(1, points)).await, Code::InvalidArgument, part);
     }
-    let mut sampling = Sampling::open(&mut victim.client).await;
-    let status = sampling.ask(v1::SampleRequest { table: 1, ..sample(1, vec![0.5]) }).await.unwrap_err();
-    assert_status(&status, Code::InvalidArgument, "no table number 1");
+    let other = v1::SampleRequest { table: 1, ..sample(1, vec![0.5]) };
+    refused(Sampling::once(&mut victim.client, other).await, Code::InvalidArgument, "no table number 1");
     let count = limits::UPDATES_MAX + 1;
     let priorities = vec![1.0; count];
-    let many = v1::Updates { priorities, ..v1::Updates::default() };
-    let status = victim.client.update_priorities(update(1, many)).await.unwrap_err();
-    assert_status(&status, Code::InvalidArgument, "priorities is 65537");
+    let many = update(1, v1::Updates { priorities, ..v1::Updates::default() });
+    refused(victim.client.update_priorities(many).await, Code::InvalidArgument, "priorities is 65537");
     let (removed_slots, removed_generations) = (vec![1; count], vec![1; count]);
-    let many = v1::Updates { removed_slots, removed_generations, ..v1::Updates::default() };
-    let status = victim.client.update_priorities(update(1, many)).await.unwrap_err();
-    assert_status(&status, Code::InvalidArgument, "removed_slots is 65537");
+    let many = update(1, v1::Updates { removed_slots, removed_generations, ..v1::Updates::default() });
+    refused(victim.client.update_priorities(many).await, Code::InvalidArgument, "removed_slots is 65537");
     let long = v1::GrantRequest { wait_milliseconds: 10_001, ..grant(1, None) };
-    let status = victim.client.grant(long).await.unwrap_err();
-    assert_status(&status, Code::InvalidArgument, "wait_milliseconds is 10001");
+    refused(victim.client.grant(long).await, Code::InvalidArgument, "wait_milliseconds is 10001");
     assert_eq!(victim.running.refused("invalid"), 9.0);
     victim.goes_on_as_before().await;
 }
@@ -374,10 +367,18 @@ async fn a_table_beyond_all_bounds_is_refused_and_a_sound_one_is_taken_after_it(
     let mut client = running.client();
     let before = state(&mut client).await;
     let stores: [(Spoil<v1::Store>, Code, &str); 20] = [
-        (|store| store.tables[0].capacity = u64::MAX, Code::ResourceExhausted, "raise its --bytes-limit"),
-        (|store| store.bytes_max = u64::MAX, Code::ResourceExhausted, "raise its --bytes-limit"),
-        (|store| store.bytes_max = 1 << 31, Code::ResourceExhausted, "this shard to 1073741824"),
-        (|store| store.tables[0].capacity = 16 << 20, Code::ResourceExhausted, "raise its --bytes-limit"),
+        (
+            |store| store.tables[0].capacity = u64::MAX,
+            Code::ResourceExhausted,
+            "raise the shard's --bytes-limit",
+        ),
+        (|store| store.bytes_max = u64::MAX, Code::ResourceExhausted, "raise the shard's --bytes-limit"),
+        (|store| store.bytes_max = 1 << 31, Code::ResourceExhausted, "this shard is limited to 1073741824"),
+        (
+            |store| store.tables[0].capacity = 16 << 20,
+            Code::ResourceExhausted,
+            "raise the shard's --bytes-limit",
+        ),
         (|store| store.tables[0].capacity = 0, Code::InvalidArgument, "capacity"),
         (|store| store.bytes_max = 0, Code::InvalidArgument, "bytes_max"),
         (|store| store.stack = u32::MAX, Code::InvalidArgument, "stack"),
@@ -402,11 +403,11 @@ async fn a_table_beyond_all_bounds_is_refused_and_a_sound_one_is_taken_after_it(
     for (spoil, code, part) in stores {
         let mut store = store();
         spoil(&mut store);
-        let request = v1::GrantRequest { store: Some(store), ..grant(1, running.allowance(10)) };
-        assert_status(&client.grant(request).await.unwrap_err(), code, part);
+        let request = grant_with(store, running.allowance(10));
+        refused(client.grant(request).await, code, part);
     }
     let none = v1::GrantRequest { store: None, ..grant(1, running.allowance(10)) };
-    assert_status(&client.grant(none).await.unwrap_err(), Code::InvalidArgument, "store is missing");
+    refused(client.grant(none).await, Code::InvalidArgument, "store is missing");
     assert_eq!(state(&mut client).await, before);
     assert_eq!((running.refused("limit"), running.refused("invalid")), (4.0, 17.0));
     client.grant(grant(1, None)).await.unwrap();
@@ -419,7 +420,7 @@ async fn another_protocol_and_another_run_are_refused_everywhere() {
         (
             Some(v1::Caller { protocol: 1, run: RUN.into() }),
             Code::FailedPrecondition,
-            "the caller 1: run the same version",
+            "the caller 1; run the same version",
         ),
         (
             Some(proto::caller("run-2")),
@@ -435,14 +436,13 @@ async fn another_protocol_and_another_run_are_refused_everywhere() {
         let hello = v1::InsertHello { caller: caller(), ..hello(1, 1) };
         let writing = Writing::open(&mut victim.client, hello).await;
         assert_status(&writing.refusal().await, code, part);
-        let mut sampling = Sampling::open(&mut victim.client).await;
         let request = v1::SampleRequest { caller: caller(), ..sample(9, vec![0.5]) };
-        assert_status(&sampling.ask(request).await.unwrap_err(), code, part);
+        refused(Sampling::once(&mut victim.client, request).await, code, part);
         let request = v1::UpdatePrioritiesRequest { caller: caller(), ..update(9, updates(&[])) };
-        assert_status(&victim.client.update_priorities(request).await.unwrap_err(), code, part);
+        refused(victim.client.update_priorities(request).await, code, part);
         let request =
             v1::GrantRequest { caller: caller(), finished: true, ..grant(9, victim.running.allowance(0)) };
-        assert_status(&victim.client.grant(request).await.unwrap_err(), code, part);
+        refused(victim.client.grant(request).await, code, part);
     }
     for (reason, count) in [("protocol", 4.0), ("run", 4.0), ("invalid", 12.0)] {
         assert_eq!(victim.running.refused(reason), count, "{reason}");
@@ -455,9 +455,13 @@ async fn another_protocol_and_another_run_are_refused_everywhere() {
 async fn garbage_instead_of_messages_is_refused() {
     let victim = Victim::new().await;
     let address = victim.running.address.clone();
-    for (method, streams) in
-        [("Insert", true), ("Sample", true), ("UpdatePriorities", false), ("Grant", false), ("Look", false)]
-    {
+    for (method, streams) in [
+        ("Insert", true),
+        ("Sample", true),
+        ("UpdatePriorities", false),
+        ("Grant", false),
+        ("GetItem", false),
+    ] {
         // A length beyond the end, a varint without end, a wrong type for field 1, a group, no UTF-8.
         for garbage in
             [&b"\x0a\xff\xff"[..], &[0xff; 40], b"\x08\x01\x09", b"\x0b\x0c\x0a", b"\x0a\x04\x12\x02\xff\xfe"]
@@ -468,7 +472,7 @@ async fn garbage_instead_of_messages_is_refused() {
     }
     let counted = victim.running.messages_refused("malformed") + victim.running.refused("invalid");
     assert_eq!(counted, 25.0);
-    assert_status(&send_raw(&address, "Explode", false, b"").await, Code::Unimplemented, "no such call");
+    assert_status(&send_raw(&address, "Explode", false, b"").await, Code::Unimplemented, "no such method");
     victim.goes_on_as_before().await;
 }
 
@@ -478,8 +482,7 @@ async fn compressed_messages_are_refused_unread() {
     // Said in the headers, as clients do.
     let mut request = Request::new(v1::InfoRequest {});
     request.metadata_mut().insert("grpc-encoding", "gzip".parse().unwrap());
-    let status = victim.client.info(request).await.unwrap_err();
-    assert_status(&status, Code::Unimplemented, "compressed messages are not taken");
+    refused(victim.client.info(request).await, Code::Unimplemented, "compressed messages are not supported");
     // Only in the message's flag.
     let body = tonic::body::Body::new("\u{1}\0\0\0\u{2}xx".to_owned());
     let path = "http://shard/quiver.v1.Replay/Info";
@@ -488,7 +491,7 @@ async fn compressed_messages_are_refused_unread() {
     poll_fn(|cx| channel.poll_ready(cx)).await.unwrap();
     let response = channel.call(request).await.unwrap();
     let status = Status::from_header_map(response.headers()).unwrap();
-    assert_status(&status, Code::Unimplemented, "compressed messages are not taken");
+    assert_status(&status, Code::Unimplemented, "compressed messages are not supported");
     // In a stream.
     let mut raw = Raw::connect(&victim.running.address).await;
     raw.greet().await;
@@ -501,7 +504,7 @@ async fn compressed_messages_are_refused_unread() {
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_does_not_speak_http2_is_cut_off() {
     let victim = Victim::new().await;
-    let cut_off = "rpc_connections_refused_total{reason=\"not_http2\"}";
+    let cut_off = "quiver_rpc_connections_refused_total{reason=\"not_http2\"}";
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 5000], b"PRI * HTTP/2.0\r\n\r\nXX", &[0x16, 3, 1]] {
         let mut raw = Raw::connect(&victim.running.address).await;
         raw.stream.write_all(garbage).await.unwrap();
@@ -513,7 +516,7 @@ async fn whoever_does_not_speak_http2_is_cut_off() {
     raw.greet().await;
     raw.stream.write_all(&[0x77; 3000]).await.unwrap();
     patiently(raw.closed()).await;
-    until(async || victim.running.metric("rpc_connections") == 1.0).await;
+    until(async || victim.running.metric("quiver_rpc_connections") == 1.0).await;
     victim.goes_on_as_before().await;
 }
 
@@ -528,10 +531,10 @@ async fn a_writer_that_vanishes_while_its_chunk_waits_leaves_nothing_behind() {
         writing.send(chunk(actor, 1, 0, 0)).await;
         others.push((client, writing));
     }
-    until(async || victim.running.metric("replay_writers_waiting") == 10.0).await;
+    until(async || victim.running.metric("quiver_replay_writers_waiting") == 10.0).await;
     drop(others);
-    until(async || victim.running.metric("replay_writers_connected") == 1.0).await;
-    assert_eq!(victim.running.metric("replay_writers_waiting"), 0.0);
+    until(async || victim.running.metric("quiver_replay_writers_connected") == 1.0).await;
+    assert_eq!(victim.running.metric("quiver_replay_writers_waiting"), 0.0);
     victim.client.grant(grant(1, victim.running.allowance(1000))).await.unwrap();
     victim.goes_on_as_before().await;
 }
@@ -540,7 +543,7 @@ async fn a_writer_that_vanishes_while_its_chunk_waits_leaves_nothing_behind() {
 async fn a_stream_that_stops_half_way_leaves_nothing_behind() {
     let victim = Victim::new().await;
     let connected = async |count: f64| {
-        until(async || victim.running.metric("replay_writers_connected") == count).await;
+        until(async || victim.running.metric("quiver_replay_writers_connected") == count).await;
     };
     let half = b"\x00\x00\x00\x10\x00half of a message";
     // Taken back, and cut off with its connection.
@@ -563,7 +566,7 @@ async fn a_stream_that_stops_half_way_leaves_nothing_behind() {
     raw.call(1, "/quiver.v1.Replay/Grant").await;
     raw.data(1, &half[..7]).await;
     drop(raw);
-    until(async || victim.running.metric("rpc_connections") == 1.0).await;
+    until(async || victim.running.metric("quiver_rpc_connections") == 1.0).await;
     victim.goes_on_as_before().await;
 }
 
@@ -579,10 +582,9 @@ async fn more_streams_than_there_are_places_are_refused_until_some_are_free() {
         others.push(Writing::open(&mut client, hello(1, 1)).await);
     }
     let (_requests, stream) = tokio::sync::mpsc::channel(1);
-    let status = client.insert(ReceiverStream::new(stream)).await.unwrap_err();
-    assert_status(&status, Code::ResourceExhausted, "all 1024 places");
+    refused(client.insert(ReceiverStream::new(stream)).await, Code::ResourceExhausted, "serves 1024 streams");
     assert_eq!(victim.running.refused("limit"), 1.0);
     drop(others);
-    until(async || victim.running.metric("replay_writers_connected") == 1.0).await;
+    until(async || victim.running.metric("quiver_replay_writers_connected") == 1.0).await;
     victim.goes_on_as_before().await;
 }

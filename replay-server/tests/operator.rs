@@ -8,17 +8,9 @@ use tonic::Code;
 
 /// A shard with chunks of one lane.
 async fn filled(store: v1::Store, chunks: u64) -> (Running, Client) {
-    let running = Running::granted_store(store, 1 << 20).await;
-    let mut client = running.client();
+    let (running, mut client) = Running::granted_store(store, 1 << 20).await;
     write(&mut client, 0..chunks).await;
     (running, client)
-}
-
-async fn write(client: &mut Client, sequences: std::ops::Range<u64>) {
-    let mut writing = Writing::open(client, hello(0, 1)).await;
-    for sequence in sequences {
-        writing.write(chunk(0, 1, 0, sequence)).await;
-    }
 }
 
 async fn inspect(client: &mut Client, top: u32) -> v1::InspectReply {
@@ -42,15 +34,18 @@ async fn a_smaller_capacity_evicts_by_the_remover_and_a_larger_one_makes_room() 
         let reply = client.configure(configure(Some(5), None)).await.unwrap().into_inner();
         assert_eq!(reply.store.unwrap().tables[0].capacity, 5);
         assert_eq!(firsts(&mut client).await, kept.clone().collect::<Vec<_>>(), "{remover}");
-        assert_eq!(running.metric("replay_evictions_total{cause=\"capacity\"}"), 6.0);
-        assert_eq!((running.metric("replay_items"), running.metric("replay_capacity")), (5.0, 5.0));
+        assert_eq!(running.metric("quiver_replay_evictions_total{cause=\"capacity\"}"), 6.0);
+        assert_eq!(
+            (running.metric("quiver_replay_items"), running.metric("quiver_replay_capacity")),
+            (5.0, 5.0)
+        );
         let mass: f64 = kept.clone().map(|first| first as f64 + 1.0).sum();
-        assert_eq!(standing(&mut client).await.mass, mass);
+        assert_eq!(table_status(&mut client).await.mass, mass);
 
         // More than there ever was room for.
         client.configure(configure(Some(3000), None)).await.unwrap();
         write(&mut client, 3..500).await;
-        assert_eq!(standing(&mut client).await.items, 5 + 497 * 4, "{remover}");
+        assert_eq!(table_status(&mut client).await.items, 5 + 497 * 4, "{remover}");
         let mut sampling = Sampling::open(&mut client).await;
         let drawn = sampling.draw(0, (0..100).map(|point| f64::from(point) / 100.0).collect()).await;
         drawn.items().for_each(|item| assert_frames(&item));
@@ -69,14 +64,14 @@ async fn the_exponent_changes_probabilities_at_once() {
         assert_eq!((last.first_step(), last.priority().get()), (6, 7.0));
         assert!((last.probability() - expected).abs() < 1e-12, "{exponent}: {}", last.probability());
     }
-    assert_eq!(standing(&mut client).await.mass, 140.0);
+    assert_eq!(table_status(&mut client).await.mass, 140.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_is_not_configured() {
     let untold = Running::start().await;
-    let status = untold.client().configure(configure(Some(5), None)).await.unwrap_err();
-    assert_status(&status, Code::FailedPrecondition, "no learner has said yet what this shard holds");
+    let early = untold.client().configure(configure(Some(5), None)).await;
+    refused(early, Code::FailedPrecondition, "no learner has configured this shard yet");
 
     let (running, mut client) = filled(store(), 2).await;
     let before = state(&mut client).await;
@@ -89,10 +84,10 @@ async fn what_cannot_be_is_not_configured() {
         (configure(Some(2), Some(-0.5)), Code::InvalidArgument, "priority_exponent must be finite"),
         (configure(Some(0), Some(0.5)), Code::InvalidArgument, "capacity must be from 1"),
         (configure(Some(u64::MAX), None), Code::InvalidArgument, "capacity must be from 1"),
-        (configure(Some(1 << 30), None), Code::ResourceExhausted, "raise its --bytes-limit"),
+        (configure(Some(1 << 30), None), Code::ResourceExhausted, "raise the shard's --bytes-limit"),
         (other, Code::InvalidArgument, "no table \"other\""),
     ] {
-        assert_status(&client.configure(request).await.unwrap_err(), code, part);
+        refused(client.configure(request).await, code, part);
     }
     assert_eq!(state(&mut client).await, before);
     assert_eq!((running.refused("invalid"), running.refused("limit")), (7.0, 1.0));
@@ -109,9 +104,7 @@ async fn what_was_configured_or_granted_later_survives_a_restart() {
     let mut expected = store_of(vec![table("replay"), table("other")]);
     let running = Running::start_at(&listen, Some(&data)).await;
     let mut client = running.client();
-    let request =
-        |store: &v1::Store, allowance| v1::GrantRequest { store: Some(store.clone()), ..grant(1, allowance) };
-    client.grant(request(&expected, running.allowance(1000))).await.unwrap();
+    grant_store(&mut client, expected.clone(), 1000).await;
     write(&mut client, 0..3).await;
     // By an operator, for a table by its name.
     (expected.tables[1].capacity, expected.tables[1].priority_exponent) = (2500, 0.25);
@@ -119,7 +112,7 @@ async fn what_was_configured_or_granted_later_survives_a_restart() {
     assert_eq!(client.configure(change).await.unwrap().into_inner().store, Some(expected.clone()));
     // By a learner that says something else than before.
     (expected.tables[0].capacity, expected.tables[0].priority_exponent) = (4, 2.0);
-    client.grant(request(&expected, None)).await.unwrap();
+    client.grant(grant_with(expected.clone(), None)).await.unwrap();
     let before = state(&mut client).await;
     assert_eq!(before.store, Some(expected.clone()));
     assert_eq!(firsts(&mut client).await, [7, 8, 9, 10]);
@@ -130,9 +123,9 @@ async fn what_was_configured_or_granted_later_survives_a_restart() {
     assert_eq!(after.store, Some(expected.clone()));
     assert_eq!(after.shard.unwrap().tables, before.shard.unwrap().tables);
     assert_eq!(firsts(&mut client).await, [7, 8, 9, 10]);
-    assert_eq!(standing(&mut client).await.mass, 64.0 + 81.0 + 100.0 + 121.0);
+    assert_eq!(table_status(&mut client).await.mass, 64.0 + 81.0 + 100.0 + 121.0);
     // And the table that was made larger takes as many.
-    client.grant(request(&expected, running.allowance(1 << 20))).await.unwrap();
+    grant_store(&mut client, expected, 1 << 20).await;
     let mut writing = Writing::open(&mut client, hello(1, 1)).await;
     for sequence in 0..650 {
         let mut chunk = chunk(1, 1, 0, sequence);
@@ -147,7 +140,8 @@ async fn what_was_configured_or_granted_later_survives_a_restart() {
 async fn whoever_waits_is_named_with_what_for_and_for_how_long() {
     let running = Running::start().await;
     let mut client = running.client();
-    let waiters = async || running.client().info(v1::InfoRequest {}).await.unwrap().into_inner().waiters;
+    let waiters =
+        async || running.client().info(v1::InfoRequest {}).await.unwrap().into_inner().blocked_callers;
     assert_eq!(waiters().await, []);
     // For a learner.
     let mut actors = Vec::new();
@@ -158,16 +152,16 @@ async fn whoever_waits_is_named_with_what_for_and_for_how_long() {
         until(async || waiters().await.len() == actors.len()).await;
     }
     let [first, second] = &waiters().await[..] else { panic!("not two") };
-    let what = "the learner has not said yet what this shard holds";
-    assert_eq!((first.who.as_str(), first.what.as_str()), ("actor 3", what));
-    assert_eq!((second.who.as_str(), second.what.as_str()), ("actor 8", what));
+    let what = "configuration by a learner";
+    assert_eq!((first.who.as_str(), first.on.as_str()), ("actor 3", what));
+    assert_eq!((second.who.as_str(), second.on.as_str()), ("actor 8", what));
     assert!(first.seconds > second.seconds && second.seconds >= 0.0, "{first:?} {second:?}");
     until(async || waiters().await[0].seconds > 1.0).await;
 
     // For inserts to be granted. One of the two gets its chunk in.
     client.grant(grant(1, running.allowance(1))).await.unwrap();
-    let held = "the learner grants no more inserts (allowance 1 reached)";
-    until(async || waiters().await.iter().map(|waiter| waiter.what.as_str()).eq([held])).await;
+    let held = "a grant of more inserts by the learner (allowance 1 reached)";
+    until(async || waiters().await.iter().map(|waiter| waiter.on.as_str()).eq([held])).await;
     let [waiter] = &waiters().await[..] else { panic!("not one") };
     assert!(["actor 3", "actor 8"].contains(&waiter.who.as_str()), "{waiter:?}");
 
@@ -175,19 +169,19 @@ async fn whoever_waits_is_named_with_what_for_and_for_how_long() {
     let request = v1::GrantRequest { until_inserts: 100, wait_milliseconds: 10_000, ..grant(1, None) };
     let mut learner = running.client();
     let granting = tokio::spawn(async move { learner.grant(request).await });
-    until(async || running.metric("replay_grants_waiting") == 1.0).await;
+    until(async || running.metric("quiver_replay_grants_waiting") == 1.0).await;
     let all = waiters().await;
     assert_eq!(
-        (all[1].who.as_str(), all[1].what.as_str()),
-        ("learner", "actors to insert until there are 100")
+        (all[1].who.as_str(), all[1].on.as_str()),
+        ("learner", "inserts by actors, up to 100 in total")
     );
     assert_eq!(all.len(), 2);
-    // Nobody waits any more.
+    // No caller waits any more.
     client.grant(grant(1, running.allowance(1000))).await.unwrap();
     write(&mut client, 0..40).await;
     patiently(granting).await.unwrap().unwrap();
     until(async || waiters().await.is_empty()).await;
-    assert_eq!(running.metric("replay_grants_waiting"), 0.0);
+    assert_eq!(running.metric("quiver_replay_grants_waiting"), 0.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -219,24 +213,23 @@ async fn histograms_count_every_item_and_the_top_is_sorted() {
     assert_eq!(firsts, (189..199).rev().collect::<Vec<_>>());
     assert!(top.items().all(|item| item.frames().len() == 0 && item.steps().len() == 1));
     let probability = top.items().next().unwrap().probability();
-    assert!((probability - 199.0 / standing(&mut client).await.mass).abs() < 1e-12);
+    assert!((probability - 199.0 / table_status(&mut client).await.mass).abs() < 1e-12);
 
     // As many as there are, none, and too many.
     assert_eq!(inspect(&mut client, 1000).await.top.unwrap().slots.len(), 199);
     assert_eq!(inspect(&mut client, 0).await.top.unwrap().slots.len(), 0);
     let many = v1::InspectRequest { top: 1001, ..v1::InspectRequest::default() };
-    assert_status(&client.inspect(many).await.unwrap_err(), Code::InvalidArgument, "top is 1001");
+    refused(client.inspect(many).await, Code::InvalidArgument, "top is 1001");
     let other = v1::InspectRequest { table: "other".into(), top: 1 };
-    assert_status(&client.inspect(other).await.unwrap_err(), Code::InvalidArgument, "no table \"other\"");
+    refused(client.inspect(other).await, Code::InvalidArgument, "no table \"other\"");
     // Looking is not drawing.
     assert_eq!(state(&mut client).await, before);
-    assert_eq!(running.metric("replay_samples_total"), 5.0);
+    assert_eq!(running.metric("quiver_replay_samples_total"), 5.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_longest_items_can_all_be_inspected() {
-    let running = Running::granted(1 << 20).await;
-    let mut client = running.client();
+    let (_running, mut client) = Running::granted(1 << 20).await;
     let mut writing = Writing::open(&mut client, hello(0, 1)).await;
     for sequence in 0..320 {
         let mut chunk = chunk(0, 1, 0, sequence);
@@ -256,7 +249,7 @@ async fn one_item_can_be_looked_at_with_its_very_frames() {
     let (_running, mut client) = filled(store(), 3).await;
     let top = batch(inspect(&mut client, 11).await.top);
     for item in top.items() {
-        let reply = client.look(look(item.key())).await.unwrap().into_inner();
+        let reply = client.get_item(look(item.key())).await.unwrap().into_inner();
         assert_eq!(reply.store, Some(store()));
         let looked = batch(reply.batch);
         let [seen] = &looked.items().collect::<Vec<_>>()[..] else { panic!("not one") };
@@ -270,10 +263,10 @@ async fn one_item_can_be_looked_at_with_its_very_frames() {
     let never = replay::ItemKey { slot: u32::MAX, ..oldest };
     let other = replay::ItemKey { incarnation: oldest.incarnation ^ 1, ..top.items().next().unwrap().key() };
     for key in [oldest, never, other] {
-        assert_status(&client.look(look(key)).await.unwrap_err(), Code::NotFound, "no such item");
+        refused(client.get_item(look(key)).await, Code::NotFound, "no such item");
     }
-    let none = v1::LookRequest { key: None, ..look(oldest) };
-    assert_status(&client.look(none).await.unwrap_err(), Code::InvalidArgument, "key is missing");
-    let table = v1::LookRequest { table: "other".into(), ..look(oldest) };
-    assert_status(&client.look(table).await.unwrap_err(), Code::InvalidArgument, "no table \"other\"");
+    let none = v1::GetItemRequest { key: None, ..look(oldest) };
+    refused(client.get_item(none).await, Code::InvalidArgument, "key is missing");
+    let table = v1::GetItemRequest { table: "other".into(), ..look(oldest) };
+    refused(client.get_item(table).await, Code::InvalidArgument, "no table \"other\"");
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use common::process::Process;
-use rpc::secrets::make::{Order, make};
+use rpc::secrets::make::{SecretsRequest, make};
 use tempfile::TempDir;
 
 fn root() -> &'static Path {
@@ -38,7 +38,7 @@ fn packages(requirements: &str) -> PathBuf {
         .collect();
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("python{versions}"));
     if !place.exists() {
-        // Another run of the tests may do the same: whoever is first puts it in place, and it is there whole.
+        // Another run of the tests may do the same: the first one installs it, whole.
         let unfinished = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         install(unfinished.path(), &["--requirement", requirements]);
         let _ = fs::rename(unfinished.path(), &place);
@@ -60,7 +60,8 @@ fn python(arguments: &[&str], path: &[&Path]) -> Output {
 /// A shard that asks who calls, and the secrets of its cluster.
 fn secured() -> (Process, TempDir) {
     let secrets = tempfile::tempdir().unwrap();
-    make(secrets.path(), &Order { hosts: Vec::new(), days: 30, mutual: None, renew: false }).unwrap();
+    make(secrets.path(), &SecretsRequest { hosts: Vec::new(), days: 30, mutual: None, renew: false })
+        .unwrap();
     let own = secrets.path().join("replay").display().to_string();
     (Process::start(Some("127.0.0.1:0"), &["--secrets", &own]), secrets)
 }

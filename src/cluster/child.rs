@@ -1,8 +1,8 @@
-//! One watched child: started, listened to, and reaped.
+//! One supervised child process: started, its output read, and reaped.
 //!
-//! Its standard input is a pipe that this process holds open and never writes to. However the launcher ends, the pipe
-//! ends with it, and the child sees that. It is in a process group of its own, so that Ctrl-C in a terminal reaches
-//! the launcher alone.
+//! The child's stdin is a pipe that this process holds open and never writes to. When the launcher ends for any reason, the
+//! pipe closes and the child exits. The child has its own process group, so that Ctrl-C in a terminal reaches only the
+//! launcher.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -16,99 +16,99 @@ use std::time::{Duration, Instant};
 use run::event::Event;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use super::fate::{End, Patience, Role};
 use super::log::{Log, read_lines};
 use super::plan::Plan;
+use super::restart::{ChildRole, Exit, RestartPolicy};
 use super::sockets::Sockets;
 use crate::output::one_line;
 use crate::torch;
 
-/// A longer line of a log comes in pieces.
+/// A longer log line is split.
 const LOG_LINE_BYTES_MAX: u64 = 64 << 10;
-/// An evaluation of a million games is 8 MB.
+/// Bound of an event; an evaluation of a million games takes 8 MB.
 const EVENT_BYTES_MAX: u64 = 64 << 20;
-/// How long the last words of a dead child may take to arrive: a grandchild could hold its pipes for ever.
-const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
+/// How long the remaining output of a dead child may take to arrive. A grandchild could hold its pipes open forever.
+const LAST_OUTPUT_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// A child over all its lives.
+/// A child over all its restarts.
 #[derive(Debug)]
 pub struct Child {
     plan: Plan,
     log: Arc<Mutex<Log>>,
-    life: Option<Life>,
-    /// When it is to be started next, if it is down.
+    running: Option<Instance>,
+    /// When it starts next, if it is not running.
     pub due: Option<Instant>,
-    /// Whether it is down because it ended by itself.
-    pub rests: bool,
-    /// How often it was started.
+    /// Whether it is not running because it exited with code 0.
+    pub exited_early: bool,
+    /// Number of starts so far.
     pub starts: u32,
-    pub patience: Patience,
+    pub restart_policy: RestartPolicy,
 }
 
-/// One life of a child.
+/// One running process of a child.
 #[derive(Debug)]
-struct Life {
+struct Instance {
     process: process::Child,
     _lifeline: Option<ChildStdin>,
-    since: Instant,
+    started: Instant,
     readers: Vec<JoinHandle<()>>,
-    ended: Option<(End, Instant)>,
+    ended: Option<(Exit, Instant)>,
 }
 
-/// How a life ended.
+/// How a process ended, and after how long.
 #[derive(Debug)]
-pub struct Death {
-    pub end: End,
-    pub lived: Duration,
+pub struct ChildExit {
+    pub exit: Exit,
+    pub uptime: Duration,
 }
 
 impl Child {
     /// A child that is not started yet.
     pub fn new(plan: Plan) -> Self {
-        let (log, patience) = (Arc::default(), Patience::new());
-        Self { plan, log, life: None, due: None, rests: false, starts: 0, patience }
+        let (log, restart_policy) = (Arc::default(), RestartPolicy::new());
+        Self { plan, log, running: None, due: None, exited_early: false, starts: 0, restart_policy }
     }
 
     pub fn name(&self) -> &str {
         &self.plan.name
     }
 
-    pub fn role(&self) -> Role {
+    pub fn role(&self) -> ChildRole {
         self.plan.role
     }
 
     pub fn is_alive(&self) -> bool {
-        self.life.is_some()
+        self.running.is_some()
     }
 
     pub fn pid(&self) -> Option<u32> {
-        self.life.as_ref().map(|life| life.process.id())
+        self.running.as_ref().map(|running| running.process.id())
     }
 
-    /// Starts it. What a learner tells goes to `events`.
-    pub fn start(&mut self, sockets: &Sockets, events: &SyncSender<Event>) -> Result<(), End> {
-        (self.due, self.rests) = (None, false);
+    /// Starts the process. A learner's events go to `events`.
+    pub fn start(&mut self, sockets: &Sockets, events: &SyncSender<Event>) -> Result<(), Exit> {
+        (self.due, self.exited_early) = (None, false);
         self.starts += 1;
-        self.log().forget();
+        self.log().clear_last_lines();
         match self.spawn(sockets, events) {
-            Ok(life) => {
-                self.life = Some(life);
+            Ok(running) => {
+                self.running = Some(running);
                 Ok(())
             }
-            Err(error) => Err(End::NotStarted(error.to_string())),
+            Err(error) => Err(Exit::NotStarted(error.to_string())),
         }
     }
 
-    fn spawn(&self, sockets: &Sockets, events: &SyncSender<Event>) -> io::Result<Life> {
+    fn spawn(&self, sockets: &Sockets, events: &SyncSender<Event>) -> io::Result<Instance> {
         let Plan { name, role, program, arguments, variables } = &self.plan;
-        // What a former life said of itself is no longer true.
+        // The status file of the previous process is stale.
         let _ = std::fs::remove_file(sockets.status(name));
         let mut command = Command::new(program);
         command.args(arguments).envs(variables.iter().cloned()).process_group(0);
-        // Those of the person who calls; children talk through socket files.
+        // These are the user's credentials. Children use socket files, which need none.
         command.env_remove("QUIVER_SECRETS");
-        torch::calm(&mut command);
-        let stdout = if *role == Role::Learner { Stdio::piped() } else { sockets.share_of_lock()? };
+        torch::make_openmp_passive(&mut command);
+        let stdout = if *role == ChildRole::Learner { Stdio::piped() } else { sockets.share_of_lock()? };
         let mut process = command.stdin(Stdio::piped()).stdout(stdout).stderr(Stdio::piped()).spawn()?;
 
         let mut readers = Vec::new();
@@ -122,58 +122,58 @@ impl Child {
             let (log, events) = (self.log.clone(), events.clone());
             readers.push(thread::spawn(move || {
                 read_lines(stdout, EVENT_BYTES_MAX, |line| match serde_json::from_str(line) {
-                    // Nobody listens any more only when all is over.
+                    // Sending fails only when the cluster is closing.
                     Ok(event) => drop(events.send(event)),
                     Err(_) => locked(&log).line(line),
                 });
             }));
         }
         let lifeline = process.stdin.take();
-        Ok(Life { process, _lifeline: lifeline, since: Instant::now(), readers, ended: None })
+        Ok(Instance { process, _lifeline: lifeline, started: Instant::now(), readers, ended: None })
     }
 
-    /// Looks whether it has ended, and all it said has arrived.
-    pub fn look(&mut self) -> Option<Death> {
-        let life = self.life.as_mut()?;
-        if life.ended.is_none() {
-            let status = life.process.try_wait().ok()??;
-            life.ended = Some((status.into(), Instant::now()));
+    /// Polls the process: how it ended, once it has exited and all its output has been read.
+    pub fn poll(&mut self) -> Option<ChildExit> {
+        let running = self.running.as_mut()?;
+        if running.ended.is_none() {
+            let status = running.process.try_wait().ok()??;
+            running.ended = Some((status.into(), Instant::now()));
         }
-        let (end, at) = life.ended.as_ref()?;
-        let heard = life.readers.iter().all(JoinHandle::is_finished);
-        if !heard && at.elapsed() < LAST_WORDS_MAX {
+        let (exit, at) = running.ended.as_ref()?;
+        let all_read = running.readers.iter().all(JoinHandle::is_finished);
+        if !all_read && at.elapsed() < LAST_OUTPUT_WAIT_MAX {
             return None;
         }
-        let death = Death { end: end.clone(), lived: at.saturating_duration_since(life.since) };
-        self.life = None;
-        Some(death)
+        let ended = ChildExit { exit: exit.clone(), uptime: at.saturating_duration_since(running.started) };
+        self.running = None;
+        Some(ended)
     }
 
-    /// What it gave as its reason for ending, in one line.
+    /// The error that it printed before it exited, in one line.
     pub fn reason(&self) -> Option<String> {
         self.log().reason().map(|reason| one_line(&reason))
     }
 
-    /// The last thing it said, for want of a reason.
+    /// The last line that it printed.
     pub fn last_line(&self) -> Option<String> {
         self.log().last_line()
     }
 
-    /// From now on its lines go to a file in `folder`.
+    /// Writes its log to a file in `folder` from now on.
     pub fn log_to(&self, folder: &Path) -> io::Result<()> {
         self.log().open(&folder.join(format!("{}.log", self.plan.name)))
     }
 
-    /// Asks it to end.
+    /// Sends SIGTERM.
     pub fn terminate(&self) {
-        if let Some(pid) = self.life.as_ref().and_then(Life::unreaped) {
+        if let Some(pid) = self.running.as_ref().and_then(Instance::unreaped) {
             let _ = kill_process(pid, Signal::TERM);
         }
     }
 
-    /// Ends it, and whatever it started.
+    /// Kills it and every process of its group.
     pub fn kill(&self) {
-        if let Some(pid) = self.life.as_ref().and_then(Life::unreaped) {
+        if let Some(pid) = self.running.as_ref().and_then(Instance::unreaped) {
             let _ = kill_process_group(pid, Signal::KILL);
             let _ = kill_process(pid, Signal::KILL);
         }
@@ -184,24 +184,24 @@ impl Child {
     }
 }
 
-impl Life {
-    /// Its id for as long as it can't be another's.
+impl Instance {
+    /// Its process id until it is reaped; after that the id may belong to another process.
     fn unreaped(&self) -> Option<Pid> {
         self.ended.is_none().then(|| Pid::from_child(&self.process))
     }
 }
 
-/// No way out of the launcher leaves a child behind.
+/// However the launcher ends, it leaves no child behind.
 impl Drop for Child {
     fn drop(&mut self) {
         self.kill();
-        if let Some(life) = &mut self.life {
-            let _ = life.process.wait();
+        if let Some(running) = &mut self.running {
+            let _ = running.process.wait();
         }
     }
 }
 
-/// A reader that panicked has left whole lines.
+/// Locks the log. A reader that panicked has left only whole lines, so a poisoned lock is harmless.
 fn locked(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
     log.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
-//! The end of a cluster: the learner first, because it writes the checkpoint, then everyone else.
+//! Ends a cluster: the learner first, because it writes the checkpoint, then all other processes.
 //!
-//! Nobody is started again from here on, and every wait has a bound.
+//! From here on no child is restarted, and every wait has a bound.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -9,34 +9,34 @@ use anyhow::anyhow;
 use run::checkpoint::numbers;
 use run::directory::checkpoints;
 use run::event::Event;
-use run::output::say;
+use run::output::print_line;
 use run::summary;
 
-use super::child::Death;
-use super::fate::{End, Role};
-use super::{Cluster, Ending, LOOK_EVERY, told};
-use crate::output::{one_line, remark};
+use super::child::ChildExit;
+use super::restart::{ChildRole, Exit};
+use super::{Cluster, Ending, POLL_EVERY, describe};
+use crate::output::{one_line, print_note};
 use crate::plot;
 
-/// How long the learner may take to write its checkpoint and end.
+/// How long the learner may take to write its checkpoint and exit.
 const LEARNER_WAIT_MAX: Duration = Duration::from_secs(20);
-/// How long the others may take to end before they are killed.
+/// How long the other processes may take to exit before they are killed.
 const OTHERS_WAIT_MAX: Duration = Duration::from_secs(3);
 
-/// What a shell reports of a program ended by Ctrl-C.
+/// The exit code that a shell reports for a program ended by Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
-/// Asked a second time: no more waiting.
+/// The user asked to stop a second time: no more waiting.
 struct Quit;
 
 impl Cluster<'_> {
-    /// Ends all children, says how the run ended, and gives the exit code.
+    /// Ends all children, prints how the run ended, and returns the exit code.
     pub(super) fn close(mut self, ending: Ending) -> anyhow::Result<ExitCode> {
         let ended = self.end_learner(ending).and_then(|ending| self.end_others().map(|()| ending));
         if ended.is_err() {
             self.children.iter().for_each(super::Child::kill);
         }
-        // A child that is still there is waited for here, but only for as long as the kernel takes.
+        // Reaps the children that were killed; that takes only as long as the kernel needs.
         self.children.clear();
         self.roster = None;
         self.progress.end();
@@ -44,8 +44,8 @@ impl Cluster<'_> {
             Err(Quit) => {
                 if self.holds_run() {
                     let run = self.run.display();
-                    remark(&format!(
-                        "ended at once; go on from the newest checkpoint: quiver train --resume {run}"
+                    print_note(&format!(
+                        "ended at once, without a new checkpoint; resume from the newest one: quiver train --resume {run}"
                     ));
                 }
                 Ok(ExitCode::from(INTERRUPTED))
@@ -57,43 +57,45 @@ impl Cluster<'_> {
                 Ok(ExitCode::SUCCESS)
             }
             Ok(Ending::Stopped | Ending::Asked) => {
-                self.say_stopped();
+                self.print_stopped();
                 Ok(ExitCode::SUCCESS)
             }
         }
     }
 
-    /// Waits for the learner, after asking it to stop if it does not do so by itself. Says how the run really ended.
+    /// Waits for the learner to exit, after asking it to stop if it does not stop by itself. Returns how the run ended.
     fn end_learner(&mut self, mut ending: Ending) -> Result<Ending, Quit> {
-        let index = self.children.iter().position(|child| child.role() == Role::Learner && child.is_alive());
+        let index =
+            self.children.iter().position(|child| child.role() == ChildRole::Learner && child.is_alive());
         let Some(index) = index else { return Ok(ending) };
         if matches!(ending, Ending::Asked | Ending::Failed(_)) {
             self.children[index].terminate();
             self.asked = true;
-            self.progress.say("stopping: writing a checkpoint (once more: quit at once, without one)");
+            self.progress
+                .print_line("stopping: writing a checkpoint (Ctrl-C again: quit at once, without one)");
         }
         let started = Instant::now();
         loop {
-            self.look_for_quit()?;
-            if let Ok(event) = self.events.recv_timeout(LOOK_EVERY) {
-                ending = self.last_words(event, ending);
+            self.check_quit()?;
+            if let Ok(event) = self.events.recv_timeout(POLL_EVERY) {
+                ending = self.last_event(event, ending);
             }
-            if let Some(death) = self.children[index].look() {
+            if let Some(ended) = self.children[index].poll() {
                 while let Ok(event) = self.events.try_recv() {
-                    ending = self.last_words(event, ending);
+                    ending = self.last_event(event, ending);
                 }
-                return Ok(self.judge(ending, index, &death));
+                return Ok(self.judge(ending, index, &ended));
             }
-            self.progress.note(match ending {
+            self.progress.set_status(match ending {
                 Ending::Asked | Ending::Failed(_) => "stopping: waiting for the learner's checkpoint",
-                _ => "waiting for the learner to end",
+                _ => "waiting for the learner to exit",
             });
             if started.elapsed() > LEARNER_WAIT_MAX {
                 self.children[index].kill();
                 let seconds = LEARNER_WAIT_MAX.as_secs();
                 return Ok(match ending {
                     Ending::Asked => Ending::Failed(format!(
-                        "the learner did not end within {seconds} s and was killed; {}",
+                        "the learner did not exit within {seconds} s and was killed; {}",
                         self.advice()
                     )),
                     other => other,
@@ -102,53 +104,53 @@ impl Cluster<'_> {
         }
     }
 
-    /// What the learner tells while it ends.
-    fn last_words(&mut self, event: Event, ending: Ending) -> Ending {
-        let told = match event {
-            // Where it stands is of no interest any more, and would hide what is waited for.
+    /// Handles an event of the learner while it stops.
+    fn last_event(&mut self, event: Event, ending: Ending) -> Ending {
+        let reported = match event {
+            // Do not display progress any more: it would hide what the launcher waits for.
             Event::Progress(progress) => {
                 self.frames = progress.frames;
                 None
             }
-            other => self.heard(other),
+            other => self.handle(other),
         };
-        match (ending, told) {
-            (Ending::Asked | Ending::Stopped, Some(told)) => told,
+        match (ending, reported) {
+            (Ending::Asked | Ending::Stopped, Some(reported)) => reported,
             (ending, _) => ending,
         }
     }
 
-    /// What it means that the learner ended so after it was asked to.
-    fn judge(&self, ending: Ending, index: usize, death: &Death) -> Ending {
-        match (ending, &death.end) {
-            (Ending::Asked, End::Code(0)) => Ending::Stopped,
-            // Asked before it had begun to listen to signals.
-            (Ending::Asked, End::Signal(_)) if self.roster.is_none() => Ending::Stopped,
-            (Ending::Asked, End::Code(_)) => self.failed(index, death),
+    /// What the learner's exit means after it was asked to stop.
+    fn judge(&self, ending: Ending, index: usize, ended: &ChildExit) -> Ending {
+        match (ending, &ended.exit) {
+            (Ending::Asked, Exit::Code(0)) => Ending::Stopped,
+            // The signal arrived before the learner had installed its handlers.
+            (Ending::Asked, Exit::Signal(_)) if self.roster.is_none() => Ending::Stopped,
+            (Ending::Asked, Exit::Code(_)) => self.failed(index, ended),
             (Ending::Asked, _) => {
-                let what = told(&self.children[index], death);
+                let what = describe(&self.children[index], ended);
                 Ending::Failed(format!("{what} while it was stopping; {}", self.advice()))
             }
             (ending, _) => ending,
         }
     }
 
-    /// Ends everyone else, at last by force.
+    /// Ends all other processes, by SIGKILL if they do not exit in time.
     fn end_others(&mut self) -> Result<(), Quit> {
         self.children.iter().for_each(super::Child::terminate);
-        self.progress.note("waiting for the other processes to end");
+        self.progress.set_status("waiting for the other processes to exit");
         let started = Instant::now();
         while self.children.iter().any(super::Child::is_alive) && started.elapsed() < OTHERS_WAIT_MAX {
-            self.look_for_quit()?;
-            let _ = self.events.recv_timeout(LOOK_EVERY);
-            self.children.iter_mut().for_each(|child| drop(child.look()));
+            self.check_quit()?;
+            let _ = self.events.recv_timeout(POLL_EVERY);
+            self.children.iter_mut().for_each(|child| drop(child.poll()));
         }
         self.children.iter().for_each(super::Child::kill);
         Ok(())
     }
 
-    /// The first request to stop is being obeyed; a second one is impatience.
-    fn look_for_quit(&mut self) -> Result<(), Quit> {
+    /// Handles a signal: the first asks to stop, a second one quits.
+    fn check_quit(&mut self) -> Result<(), Quit> {
         if self.signals.take() && std::mem::replace(&mut self.asked, true) { Err(Quit) } else { Ok(()) }
     }
 
@@ -157,12 +159,12 @@ impl Cluster<'_> {
     }
 
     fn advice(&self) -> String {
-        format!("go on from the newest checkpoint with quiver train --resume {}", self.run.display())
+        format!("resume from the newest checkpoint: quiver train --resume {}", self.run.display())
     }
 
-    fn say_stopped(&self) {
+    fn print_stopped(&self) {
         if !self.holds_run() {
-            say("stopped before there was a run to go on with");
+            print_line("stopped before the run was created: nothing to resume");
             return;
         }
         let newest = || numbers(&checkpoints(self.run)).last().copied().unwrap_or_default();

@@ -1,21 +1,21 @@
-//! What a child says on its standard error: kept in a file, and its last lines here, to explain its end.
+//! The log of a child: its stderr goes to a file, and its last lines are kept in memory to explain its exit.
 //!
-//! The run's directory is the learner's to make, so the first lines wait in memory.
+//! The learner creates the run directory, so the first lines are buffered until it exists.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Lines kept to explain an end; a panic with a backtrace takes about fifty.
+/// Lines kept to explain an exit; a panic with a backtrace takes about fifty.
 const LAST_LINES: usize = 100;
-/// Lines that wait for the file.
+/// Lines buffered until the file is open.
 const EARLY_LINES_MAX: usize = 1_000;
-/// A file that has grown to this many bytes becomes the old one, and the one before it goes: enough for weeks of
-/// ordinary lines, and a child that babbles does not fill the disk.
+/// At this size a file is rotated: it becomes `.old.log` and replaces the previous one. Enough for weeks of normal logs, and
+/// a child that logs without end does not fill the disk.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// One child's log, over all its lives.
+/// One child's log, over all its restarts.
 #[derive(Debug, Default)]
 pub struct Log {
     early: VecDeque<String>,
@@ -24,7 +24,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// From now on lines go to `path`, those that waited first. Written to on and on if it is there already.
+    /// Opens the file at `path` for appending and writes the buffered lines.
     pub fn open(&mut self, path: &Path) -> io::Result<()> {
         let file = File::options().create(true).append(true).open(path)?;
         let bytes = file.metadata()?.len();
@@ -35,33 +35,33 @@ impl Log {
         Ok(())
     }
 
-    /// Keeps a line.
+    /// Adds a line.
     pub fn line(&mut self, line: &str) {
         push(&mut self.last, line, LAST_LINES);
         if self.file.is_some() { self.write(line) } else { push(&mut self.early, line, EARLY_LINES_MAX) }
     }
 
-    /// A new life: what the former one said explains nothing any more.
-    pub fn forget(&mut self) {
+    /// Discards the last lines, because they belong to a process before the restart.
+    pub fn clear_last_lines(&mut self) {
         self.last.clear();
     }
 
-    /// What the child gave as its reason: the last error, else what it panicked with.
+    /// Why the child exited: its last error line, else its panic message.
     pub fn reason(&self) -> Option<String> {
         let error = self.last.iter().rev().find_map(|line| line.strip_prefix("error: "));
         error.map(str::to_owned).or_else(|| {
             let at = self.last.iter().rposition(|line| line.contains("panicked at"))?;
-            // The message is the line below the place.
+            // The message is on the line below the location.
             Some(self.last.get(at + 1).unwrap_or(&self.last[at]).clone())
         })
     }
 
-    /// The last thing it said at all.
+    /// The last line that is not empty.
     pub fn last_line(&self) -> Option<String> {
         self.last.iter().rev().find(|line| !line.is_empty()).cloned()
     }
 
-    /// A log that can't be written is no reason to stop training.
+    /// Writes a line to the file. An error is ignored: a log that can't be written must not stop training.
     fn write(&mut self, line: &str) {
         let Some((path, file, bytes)) = &mut self.file else { return };
         if *bytes >= FILE_BYTES_MAX && fs::rename(&*path, path.with_extension("old.log")).is_ok() {
@@ -82,7 +82,7 @@ fn push(lines: &mut VecDeque<String>, line: &str, most: usize) {
     lines.push_back(line.to_owned());
 }
 
-/// Calls `each` with every line until the pipe ends. A line longer than `bytes_max` comes in pieces.
+/// Calls `each` with every line until the pipe closes. A line longer than `bytes_max` is split.
 pub fn read_lines(pipe: impl Read, bytes_max: u64, mut each: impl FnMut(&str)) {
     let mut reader = BufReader::new(pipe);
     let mut line = Vec::new();
@@ -112,20 +112,20 @@ mod tests {
     }
 
     #[test]
-    fn early_lines_reach_the_file_first_and_a_new_life_forgets() {
+    fn buffered_lines_reach_the_file_first_and_a_restart_clears_the_reason() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.log");
         let mut log = Log::default();
         log.line("error: one");
         log.open(&path).unwrap();
-        log.forget();
+        log.clear_last_lines();
         log.line("two");
         assert_eq!(fs::read_to_string(&path).unwrap(), "error: one\ntwo\n");
         assert_eq!(log.reason(), None);
     }
 
     #[test]
-    fn a_file_that_has_grown_large_makes_room() {
+    fn a_large_file_is_rotated() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.log");
         File::create(&path).unwrap().set_len(FILE_BYTES_MAX).unwrap();

@@ -1,4 +1,4 @@
-//! Which processes make a cluster, and how each is started.
+//! The processes of a cluster and their command lines.
 
 use std::env;
 use std::ffi::OsString;
@@ -7,22 +7,22 @@ use std::path::{Path, PathBuf};
 
 use settings::Settings;
 
-use super::fate::Role;
+use super::restart::ChildRole;
 use super::sockets::Sockets;
 use crate::programs;
 
 /// How one child is started.
 #[derive(Debug)]
 pub struct Plan {
-    /// As in logs and messages: `shard-0`, `learner`, `actor-1`, `evaluator`.
+    /// Name in logs and messages: `shard-0`, `learner`, `actor-1`, `evaluator`.
     pub name: String,
-    pub role: Role,
+    pub role: ChildRole,
     pub program: PathBuf,
     pub arguments: Vec<OsString>,
     pub variables: Vec<(&'static str, String)>,
 }
 
-/// The programs of a cluster. Found before anything is started or written.
+/// The programs of a cluster, located before anything is started or written.
 #[derive(Debug)]
 pub struct Programs {
     shard: PathBuf,
@@ -51,8 +51,7 @@ pub fn socket_names(settings: &Settings) -> Vec<String> {
     (0..settings.shards).map(shard).chain([LEARNER.into()]).collect()
 }
 
-/// All children, in the order in which they are started. Each ends when its standard input does (`--lifeline`).
-/// The learner's page is at `page`, or at a free port.
+/// All children. Each exits when its stdin closes (`--lifeline`). The live page is at `page`, or at a free port.
 pub fn cluster(
     programs: &Programs,
     sockets: &Sockets,
@@ -68,10 +67,10 @@ pub fn cluster(
     };
     let absent = |number: &u32| settings.without_shards.0.contains(&(*number as usize));
     for name in (0..settings.shards).filter(|number| !absent(number)).map(shard) {
-        // Each has a directory of its own, so that one that comes back finds what it had and not a neighbour's.
+        // Each shard has its own data directory, so that after a restart it recovers its own data.
         let data = run.join("replay").join(&name);
         let arguments = vec!["--listen".into(), sockets.address(&name), "--data-dir".into(), data.into()];
-        add(name, Role::Shard, &programs.shard, arguments, 1);
+        add(name, ChildRole::Shard, &programs.shard, arguments, 1);
     }
 
     let mut arguments: Vec<OsString> = vec!["--config".into(), sockets.config().into()];
@@ -79,22 +78,22 @@ pub fn cluster(
     arguments.extend(["--listen".into(), sockets.address(LEARNER)]);
     arguments
         .extend((0..settings.shards).flat_map(|index| ["--shard".into(), sockets.address(&shard(index))]));
-    // This launcher ends everyone itself.
+    // The launcher ends all children itself, so the learner need not serve a farewell period.
     arguments.extend(["--events", "--farewell", "0"].map(OsString::from));
     arguments.extend(page.iter().flat_map(|page| ["--metrics-listen".into(), page.to_string().into()]));
-    add(LEARNER.into(), Role::Learner, &programs.learner, arguments, settings.torch_threads);
+    add(LEARNER.into(), ChildRole::Learner, &programs.learner, arguments, settings.torch_threads);
 
     let learner = || [OsString::from("--learner"), sockets.address(LEARNER)];
     for index in 0..settings.actors {
         let arguments = learner().into_iter().chain(["--index".into(), index.to_string().into()]).collect();
-        add(format!("actor-{index}"), Role::Player, &programs.actor, arguments, 1);
+        add(format!("actor-{index}"), ChildRole::Player, &programs.actor, arguments, 1);
     }
     let arguments = [OsString::from("--evaluate")].into_iter().chain(learner()).collect();
-    add("evaluator".into(), Role::Player, &programs.actor, arguments, 1);
+    add("evaluator".into(), ChildRole::Player, &programs.actor, arguments, 1);
     plans
 }
 
-/// OpenMP's threads, unless the user decides: by default each process would take all cores.
+/// Sets OMP_NUM_THREADS unless the user did: by default each process would use all cores.
 fn threads_of(count: usize) -> Vec<(&'static str, String)> {
     const VARIABLE: &str = "OMP_NUM_THREADS";
     if env::var_os(VARIABLE).is_some() { Vec::new() } else { vec![(VARIABLE, count.to_string())] }

@@ -1,4 +1,4 @@
-//! Ctrl-C and its kin, as something to ask about.
+//! Ctrl-C and similar signals, as a flag to poll.
 
 use std::fs;
 use std::io::{self, Read};
@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Whether someone asked to stop since the last look.
+/// Whether a signal has asked to stop since the last poll.
 pub struct Signals(Arc<AtomicBool>);
 
 impl Signals {
-    /// From now on SIGINT, SIGTERM and SIGHUP are noted and do nothing else.
+    /// Installs handlers: from now on SIGINT, SIGTERM and SIGHUP only set the flag.
     pub fn catch() -> io::Result<Self> {
         let asked = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // `nohup quiver train …` is to outlive its terminal.
+            // `nohup quiver train …` must outlive its terminal.
             if signal != SIGHUP || !is_ignored(signal) {
                 signal_hook::flag::register(signal, asked.clone())?;
             }
@@ -23,8 +23,8 @@ impl Signals {
         Ok(Self(asked))
     }
 
-    /// From now on the end of standard input is such a signal too.
-    pub fn heed_input(&self) {
+    /// Sets the flag also when stdin closes.
+    pub fn stop_on_stdin_end(&self) {
         let asked = self.0.clone();
         let read = move || {
             let (mut input, mut ignored) = (io::stdin().lock(), [0; 256]);
@@ -34,7 +34,7 @@ impl Signals {
         std::thread::Builder::new().name("lifeline".into()).spawn(read).expect("a thread can be started");
     }
 
-    /// True once per signal (two that come together are one).
+    /// True once per signal; two signals that arrive together count as one.
     pub fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }
@@ -44,7 +44,7 @@ fn is_ignored(signal: i32) -> bool {
     fs::read_to_string("/proc/self/status").is_ok_and(|status| is_ignored_in(&status, signal))
 }
 
-/// The mask `SigIgn` of `/proc/self/status` is hexadecimal, signal 1 in its lowest bit.
+/// Reads the mask `SigIgn` of `/proc/self/status`: hexadecimal, with signal 1 in its lowest bit.
 fn is_ignored_in(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

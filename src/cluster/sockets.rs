@@ -1,9 +1,9 @@
-//! The private directory of a running cluster: its Unix sockets, the learner's settings, the children's status.
+//! The private directory of a running cluster: its Unix sockets, the learner's settings, the children's status files.
 //!
-//! A socket's path has at most 107 bytes and a run's directory may have more, so this is a short name below the
-//! system's directory for temporary files, made from the run's path and the user. It is for one launcher and its
-//! children: shards and players hold its lock and the learner holds the run's, so whoever comes after a launcher that
-//! was killed or is still ending waits for the last of them.
+//! A socket's path has at most 107 bytes and a run directory's path may be longer. So this directory has a short name in the
+//! system's directory for temporary files, derived from the run's path and the user. It belongs to one launcher and its
+//! children: shards and players hold its lock, and the learner holds the run's lock. A new launcher therefore waits for the
+//! last process of a launcher that was killed or is still exiting.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, TryLockError};
@@ -16,24 +16,24 @@ use std::time::{Duration, Instant};
 use std::{env, path, thread};
 
 use anyhow::{Context, bail};
-use run::directory::{DirectoryError, check_free};
+use run::directory::{RunDirError, check_free};
 use sha2::{Digest, Sha256};
 
-use crate::runs::existing_ground;
+use crate::runs::existing_ancestor;
 
-/// Bytes of a socket's path, without the zero that ends it.
+/// Bytes of a socket's path, without the terminating zero.
 const PATH_BYTES_MAX: usize = 107;
 
-/// How long a learner whose launcher was killed may take to end. Longer, and somebody is training.
+/// How long a learner whose launcher was killed may take to exit. After that, the run counts as in use.
 const FREE_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// How long a launcher whose learner has ended may take to end the others and to go; it gives them 3 s itself.
+/// How long a launcher whose learner has exited may take to end the other processes and exit; it gives them 3 s itself.
 const LEAVE_WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// The file whose lock says whose the directory is. It is made first and deleted last.
+/// The file whose lock decides who owns the directory. It is created first and deleted last.
 const LOCK: &str = "lock";
 
-/// The directory, held by a lock and gone when dropped.
+/// The directory: locked while this value exists, deleted when it is dropped.
 #[derive(Debug)]
 pub struct Sockets {
     path: PathBuf,
@@ -41,8 +41,8 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// Makes the directory for `run`, with room for sockets of these names. Waits a little for former owners of
-    /// directory and run.
+    /// Creates the directory for `run`, with a path short enough for sockets of these names. Waits for previous owners of the
+    /// directory and of the run to exit.
     pub fn open(run: &Path, names: &[String]) -> anyhow::Result<Self> {
         let longest = names.iter().map(String::len).max().unwrap_or_default();
         let path = choose(&socket_folder(run)?, longest, &[env::temp_dir(), PathBuf::from("/tmp")])?;
@@ -50,17 +50,17 @@ impl Sockets {
         loop {
             let (taken, free) = (Self::take(&path)?, check_free(run).is_ok());
             if let Some(sockets) = taken.filter(|_| free) {
-                sockets.furnish().with_context(|| cannot(&path))?;
+                sockets.prepare().with_context(|| cannot(&path))?;
                 return Ok(sockets);
             }
             if started.elapsed() >= if free { LEAVE_WAIT_MAX } else { FREE_WAIT_MAX } {
-                return Err(DirectoryError::InUse(run.display().to_string()).into());
+                return Err(RunDirError::InUse(run.display().to_string()).into());
             }
             thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// The directory with its lock; `None` if another has it.
+    /// Creates and locks the directory; `None` if another process owns it.
     fn take(path: &Path) -> anyhow::Result<Option<Self>> {
         match DirBuilder::new().mode(0o700).create(path) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
@@ -68,24 +68,24 @@ impl Sockets {
             }
             _ => {}
         }
-        // Anyone can make a directory of that name before us.
+        // Another user could create a directory of this name first, so check the owner and the mode.
         let found = match fs::symlink_metadata(path) {
             Ok(found) => found,
-            // Its owner has just deleted it.
+            // The previous owner has just deleted it.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).context(cannot(path)),
         };
         let uid = rustix::process::getuid().as_raw();
         if !found.is_dir() || found.uid() != uid || found.mode() & 0o077 != 0 {
             bail!(
-                "{} is not a private directory of yours: delete it, or set TMPDIR to another",
+                "{} is not a private directory of this user: delete it, or set TMPDIR to another directory",
                 path.display()
             );
         }
         let lock_path = path.join(LOCK);
         let lock = match File::options().create(true).append(true).open(&lock_path) {
             Ok(lock) => lock,
-            // Its owner was just deleting it.
+            // The previous owner is deleting it.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).context(cannot(path)),
         };
@@ -99,8 +99,8 @@ impl Sockets {
         Ok(is_ours.then(|| Self { path: path.to_owned(), lock }))
     }
 
-    /// Deletes what a launcher that was killed left, and makes what this one needs.
-    fn furnish(&self) -> io::Result<()> {
+    /// Deletes the leftovers of a killed launcher and creates the subdirectory for status files.
+    fn prepare(&self) -> io::Result<()> {
         self.clear()?;
         fs::create_dir(self.path.join("processes"))
     }
@@ -118,32 +118,31 @@ impl Sockets {
         Ok(())
     }
 
-    /// Deletes the directory. From the moment at which the lock is deleted another launcher may have it and put its own
-    /// things there, so nothing is touched after that: a directory that is not empty stays.
+    /// Deletes the directory. Once the lock file is deleted, another launcher may own the directory and create files there. So
+    /// nothing else is deleted after that: a directory that is not empty stays.
     fn remove(&self) -> io::Result<()> {
         self.clear()?;
         fs::remove_file(self.path.join(LOCK))?;
         fs::remove_dir(&self.path)
     }
 
-    /// A share of the lock as a child's standard output, which a child without a word to say there holds for life.
+    /// A duplicate of the lock as a child's stdout: a child that prints nothing there holds the lock as long as it runs.
     pub fn share_of_lock(&self) -> io::Result<Stdio> {
         self.lock.try_clone().map(Stdio::from)
     }
 
-    /// The address of a socket.
     pub fn address(&self, name: &str) -> OsString {
         let mut address = OsString::from("unix:");
         address.push(self.path.join(name));
         address
     }
 
-    /// The settings for the learner.
+    /// The file with the learner's settings.
     pub fn config(&self) -> PathBuf {
         self.path.join("config.toml")
     }
 
-    /// Where a child says what it listens on.
+    /// The file in which a child writes the addresses that it listens on.
     pub fn status(&self, name: &str) -> PathBuf {
         self.path.join("processes").join(format!("{name}.json"))
     }
@@ -155,12 +154,12 @@ impl Drop for Sockets {
     }
 }
 
-/// The same for every way to write the run's path.
+/// The directory's name: the same for every spelling of the run's path.
 fn socket_folder(run: &Path) -> anyhow::Result<String> {
-    let absolute = path::absolute(run).context("can't tell the current directory")?;
-    let ground = existing_ground(&absolute);
+    let absolute = path::absolute(run).context("can't read the current directory")?;
+    let ground = existing_ancestor(&absolute);
     let rest = absolute.strip_prefix(ground).unwrap_or(Path::new(""));
-    // Put together from components, so that a path that exists already gets no slash at its end.
+    // Joined from components, so that a path that already exists gets no trailing slash.
     let real = fs::canonicalize(ground).unwrap_or_else(|_| ground.to_owned());
     let real: PathBuf = real.components().chain(rest.components()).collect();
     let hash = Sha256::new()
@@ -176,12 +175,12 @@ fn choose(name: &str, longest: usize, folders: &[PathBuf]) -> anyhow::Result<Pat
     let fits = |path: &PathBuf| path.as_os_str().len() + 1 + longest <= PATH_BYTES_MAX;
     let paths = folders.iter().filter_map(|folder| path::absolute(folder.join(name)).ok());
     paths.into_iter().find(fits).context(
-        "the directory for temporary files has too long a path for sockets: set TMPDIR to a shorter one",
+        "the path of the directory for temporary files is too long for sockets: set TMPDIR to a shorter one",
     )
 }
 
 fn cannot(path: &Path) -> String {
-    format!("can't use {} for sockets; set TMPDIR to a directory that can be written", path.display())
+    format!("can't use {} for sockets; set TMPDIR to a writable directory", path.display())
 }
 
 #[cfg(test)]
@@ -191,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_has_one_name_however_it_is_written() {
+    fn every_spelling_of_a_path_gives_the_same_name() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("a")).unwrap();
         std::os::unix::fs::symlink(folder.path().join("a"), folder.path().join("b")).unwrap();
@@ -199,13 +198,13 @@ mod tests {
         let before = name("a/run");
         assert_eq!(before, name("b/run"));
         fs::create_dir(folder.path().join("a/run")).unwrap();
-        assert_eq!(before, name("a/run/"), "whether it is there already or not");
+        assert_eq!(before, name("a/run/"), "whether it exists or not");
         assert_ne!(name("a/run"), name("a/run2"));
         assert_eq!(name("a").len(), "quiver-".len() + 16);
     }
 
     #[test]
-    fn a_long_folder_is_passed_over() {
+    fn a_folder_with_a_long_path_is_skipped() {
         let long = PathBuf::from(format!("/{}", "x".repeat(80)));
         let choose = |folders: [PathBuf; 2]| choose("quiver-0123456789abcdef", 9, &folders).ok();
         assert_eq!(
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_has_one_owner_and_is_gone_after_it() {
+    fn a_directory_has_one_owner_and_is_deleted_with_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         let first = Sockets::take(&path).unwrap().unwrap();
@@ -229,9 +228,9 @@ mod tests {
         assert!(Sockets::take(&path).unwrap().is_some());
     }
 
-    /// Launchers of one run that come and go: each has the directory to itself while it is there.
+    /// Launchers of one run start and exit: each owns the directory alone while it runs.
     #[test]
-    fn whoever_leaves_takes_nothing_from_who_comes() {
+    fn an_exiting_launcher_deletes_nothing_of_its_successor() {
         const TURNS: usize = 300;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
@@ -239,7 +238,7 @@ mod tests {
         let come_and_go = || {
             while left.load(Ordering::Relaxed) > 0 {
                 let Some(sockets) = Sockets::take(&path).unwrap() else { continue };
-                sockets.furnish().unwrap();
+                sockets.prepare().unwrap();
                 fs::write(sockets.config(), "settings").unwrap();
                 thread::sleep(Duration::from_micros(100));
                 assert!(sockets.config().is_file() && sockets.status("").parent().unwrap().is_dir());
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_can_enter_is_refused() {
+    fn a_directory_that_other_users_can_read_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         DirBuilder::new().mode(0o755).create(&path).unwrap();

@@ -1,25 +1,25 @@
-//! What the machine offers: disk, memory, cores, an encoder for videos, a terminal.
+//! Checks of the machine: disk, memory, cores, a video encoder, a terminal.
 
 use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 use std::{env, fs, thread};
 
 use super::Finding::{self, Broken, Good, Poor};
-use crate::runs::existing_ground;
+use crate::runs::existing_ancestor;
 
 const GB: f64 = 1e9;
 
-/// A run of the paper's size keeps checkpoints with the replay in them.
+/// A run with preset `paper-atari` needs this much: in lockstep its checkpoints contain the replay.
 const DISK_LOW: f64 = 9.0 * GB;
 
-/// The paper's replay takes up to 3 GB, and libtorch, networks and emulators want about one more.
+/// The replay of preset `paper-atari` takes up to 3 GB; libtorch, networks and emulators take about 1 GB more.
 const MEMORY_LOW: f64 = 4.0 * GB;
 
 pub fn disk(run_dir: &Path) -> Finding {
-    match rustix::fs::statvfs(existing_ground(run_dir)) {
+    match rustix::fs::statvfs(existing_ancestor(run_dir)) {
         Ok(disk) => judge_disk((disk.f_bavail * disk.f_frsize) as f64, run_dir),
         Err(error) => Broken(format!(
-            "can't tell how much is free at {}: {error}; choose another --run-dir",
+            "can't read the free space at {}: {error}; choose another --run-dir",
             run_dir.display()
         )),
     }
@@ -27,7 +27,11 @@ pub fn disk(run_dir: &Path) -> Finding {
 
 fn judge_disk(free: f64, run_dir: &Path) -> Finding {
     let text = format!("{:.1} GB free for {}", free / GB, run_dir.display());
-    if free < DISK_LOW { Poor(format!("{text}: free some, or choose another --run-dir")) } else { Good(text) }
+    if free < DISK_LOW {
+        Poor(format!("{text}: free space, or choose another --run-dir"))
+    } else {
+        Good(text)
+    }
 }
 
 pub fn memory() -> Finding {
@@ -36,7 +40,7 @@ pub fn memory() -> Finding {
         fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse::<f64>().ok());
     match (available, limit) {
         (Some(bytes), limit) => judge_memory(bytes.min(limit.unwrap_or(bytes))),
-        (None, _) => Poor("can't tell how much is available (no /proc/meminfo)".into()),
+        (None, _) => Poor("available memory unknown: can't read /proc/meminfo".into()),
     }
 }
 
@@ -58,14 +62,16 @@ fn judge_memory(bytes: f64) -> Finding {
 pub fn cores() -> Finding {
     match thread::available_parallelism() {
         Ok(cores) => Good(cores.to_string()),
-        Err(error) => Poor(format!("can't tell how many: {error}")),
+        Err(error) => Poor(format!("unknown number: {error}")),
     }
 }
 
 pub fn video() -> Finding {
     match find_program("ffmpeg") {
         Some(path) => Good(path.display().to_string()),
-        None => Poor("no ffmpeg: 'quiver play' writes .gif or PNG frames; install ffmpeg for .mp4".into()),
+        None => {
+            Poor("no ffmpeg: 'quiver play' writes .gif files or PNG frames; install ffmpeg for .mp4".into())
+        }
     }
 }
 
@@ -74,7 +80,10 @@ fn find_program(name: &str) -> Option<PathBuf> {
 }
 
 pub fn terminal() -> Finding {
-    Good(if stderr().is_terminal() { "progress is drawn" } else { "none: progress is plain lines" }.into())
+    Good(
+        if stderr().is_terminal() { "progress bar" } else { "no terminal: progress is printed as lines" }
+            .into(),
+    )
 }
 
 #[cfg(test)]
@@ -82,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn little_room_is_a_warning_that_says_what_to_do() {
+    fn low_disk_or_memory_is_a_warning_with_a_remedy() {
         let runs = Path::new("runs");
         assert_eq!(judge_disk(77.0 * GB, runs), Good("77.0 GB free for runs".into()));
         assert!(matches!(judge_disk(4.9 * GB, runs), Poor(text) if text.contains("--run-dir")));

@@ -1,7 +1,7 @@
-//! Whether every ROM is there and whole.
+//! Checks that every ROM exists and is intact.
 //!
-//! `make setup` leaves a list of checksums beside the ROMs it unpacks; comparing with it takes a moment. ROMs from elsewhere
-//! are loaded instead, which takes seconds: the emulator knows the ones it supports by their own checksums.
+//! `make setup` leaves a list of checksums beside the ROMs it unpacks; comparing them takes a moment. ROMs from another
+//! source are loaded into the emulator instead, which takes seconds: it recognizes supported ROMs by their checksums.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::Finding::{self, Broken, Good};
 
-/// From the ROMs of the unpacked ALE source up to where `make setup` puts the list.
+/// Path from the ROMs of the unpacked ALE source to the list that `make setup` writes.
 const LIST: &str = "../../../../roms.sha256";
 
 pub fn roms() -> Finding {
@@ -30,12 +30,12 @@ pub fn roms() -> Finding {
         [] => Good(format!("all {} in {}", atari.len(), folder.display())),
         [fault] => Broken(fault.clone()),
         [fault, ..] => {
-            Broken(format!("{} of {} can't be used; the first: {fault}", faults.len(), atari.len()))
+            Broken(format!("{} of {} are unusable; the first: {fault}", faults.len(), atari.len()))
         }
     }
 }
 
-/// Lines as `sha256sum` writes them: the sum, two spaces, `./pong.bin`.
+/// Parses lines in `sha256sum` format: the sum, two spaces, `./pong.bin`.
 fn read_list(text: &str) -> BTreeMap<&str, &str> {
     let pairs = text.lines().filter_map(|line| line.split_once("  "));
     pairs.map(|(sum, file)| (file.trim_start_matches("./").trim_end_matches(".bin"), sum)).collect()
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_rom_is_told_from_a_whole_and_a_missing_one() {
+    fn intact_changed_and_missing_roms_are_distinguished() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("pong.bin"), "abc").unwrap();
         fs::write(folder.path().join("qbert.bin"), "abd").unwrap();

@@ -1,17 +1,17 @@
-//! Asks shards.
+//! Calls to shards.
 
 use anyhow::{Context, anyhow, bail};
 use proto::v1::replay_client::ReplayClient;
-use proto::{Batch, StoreSpec, convert, v1};
+use proto::{PackedBatch, StoreSpec, convert, v1};
 use replay::ItemKey;
 use rpc::address::Address;
 use rpc::channel::{Channel, Credentials};
-use rpc::inspect::{self, Seen};
+use rpc::inspect::{self, Inspection};
 use rpc::role::Role;
 use tokio::runtime::{Builder, Runtime};
 use tonic::{Code, Status};
 
-/// Connections to shards.
+/// Clients of the shards to inspect.
 pub struct Clients {
     runtime: Runtime,
     credentials: Credentials,
@@ -21,46 +21,50 @@ pub struct Clients {
 impl Clients {
     pub fn connect(addresses: &[Address], credentials: &Credentials) -> anyhow::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let _inside = runtime.enter();
+        let entered = runtime.enter();
         let client = |address: &Address| {
             let client = ReplayClient::new(credentials.channel(Role::Replay, address));
             (address.clone(), client.max_decoding_message_size(proto::limits::SAMPLE_BYTES_MAX))
         };
         let shards = addresses.iter().map(client).collect();
-        drop(_inside);
+        drop(entered);
         Ok(Self { runtime, credentials: credentials.clone(), shards })
     }
 
-    /// Where all shards stand now; none for one that does not answer, unless none does.
-    pub fn look(&self, table: &str, top: u32) -> anyhow::Result<Vec<Option<Seen>>> {
-        let look = |(address, client): &(Address, ReplayClient<Channel>)| {
-            let seen = self.runtime.block_on(inspect::look(address, client.clone(), table, top));
-            seen.map_err(|status| self.failed(address, &status))
+    /// Inspects all shards; `None` for a shard that does not respond. If no shard responds, the first error.
+    pub fn inspect(&self, table: &str, top: u32) -> anyhow::Result<Vec<Option<Inspection>>> {
+        let inspect = |(address, client): &(Address, ReplayClient<Channel>)| {
+            let inspection =
+                self.runtime.block_on(inspect::inspect_table(address, client.clone(), table, top));
+            inspection.map_err(|status| self.failed(address, &status))
         };
-        let seen: Vec<anyhow::Result<Seen>> = self.shards.iter().map(look).collect();
-        if seen.iter().all(Result::is_err) {
-            return seen.into_iter().map(|seen| seen.map(Some)).collect();
+        let inspections: Vec<anyhow::Result<Inspection>> = self.shards.iter().map(inspect).collect();
+        if inspections.iter().all(Result::is_err) {
+            return inspections.into_iter().map(|inspection| inspection.map(Some)).collect();
         }
-        Ok(seen.into_iter().map(Result::ok).collect())
+        Ok(inspections.into_iter().map(Result::ok).collect())
     }
 
-    /// One item, from whichever shard has it.
-    pub fn item(&self, table: &str, key: ItemKey) -> anyhow::Result<(Batch, StoreSpec)> {
+    /// One item, from the shard that has it.
+    pub fn item(&self, table: &str, key: ItemKey) -> anyhow::Result<(PackedBatch, StoreSpec)> {
         for (address, client) in &self.shards {
             let mut client = client.clone();
-            let request = v1::LookRequest { table: table.into(), key: Some(convert::key_message(key)) };
-            let reply = self.runtime.block_on(async { inspect::answer(client.look(request)).await });
+            let request = v1::GetItemRequest { table: table.into(), key: Some(convert::key_message(key)) };
+            let reply = self.runtime.block_on(async { inspect::answer(client.get_item(request)).await });
             match reply {
                 Ok(reply) => {
-                    let spec = convert::store(reply.store.context("the shard does not say what it holds")?)?;
+                    let spec =
+                        convert::store(reply.store.context("the shard did not send its configuration")?)?;
                     let batch = reply.batch.unwrap_or_default();
-                    return Ok((Batch::new(batch, spec.options.stack, spec.actions)?, spec));
+                    return Ok((PackedBatch::new(batch, spec.options.stack, spec.actions)?, spec));
                 }
                 Err(status) if status.code() == Code::NotFound => {}
                 Err(status) => return Err(self.failed(address, &status)),
             }
         }
-        bail!("no such transition: it was evicted, or never was; --top lists some that are there")
+        bail!(
+            "no transition has this key: it was evicted, or the key is wrong; --top lists keys of stored transitions"
+        )
     }
 
     fn failed(&self, address: &Address, status: &Status) -> anyhow::Error {

@@ -8,20 +8,20 @@ use anyhow::Context;
 use proto::{BatchItem, StoreSpec};
 use replay::codec::Decoder;
 
-/// Pixels of an observation that is not a picture: one row, each byte this large, so that it can be seen.
+/// Side of the square that shows one byte of an observation that is not an image; the squares form one row.
 const SQUARE: usize = 8;
 /// Pixels between frames.
 const GAP: usize = 2;
 const GAP_GRAY: u8 = 128;
 
-/// Writes the picture and says how many frames it has: those of the state, then one for each step.
+/// Writes the picture and returns its number of frames: those of the state, then one per step.
 pub fn write(path: &Path, item: &BatchItem<'_>, spec: &StoreSpec) -> anyhow::Result<usize> {
     let (stack, size) = (spec.options.stack, spec.options.frame_bytes);
     let count = stack + item.length();
     let mut frames = vec![0; count * size];
     Decoder::new(spec.codec)
         .decode_item(item.frames(), item.lead(), item.length(), stack, size, &mut frames)
-        .context("its frames can't be unpacked")?;
+        .context("can't decode the frames of the item")?;
     let pictures: Vec<Picture> = frames.chunks_exact(size).map(Picture::of).collect();
     let (width, height) = (pictures[0].width, pictures[0].pixels.len() / pictures[0].width);
     let mut rows = Vec::with_capacity((width + GAP) * count * height);
@@ -47,7 +47,7 @@ struct Picture {
 }
 
 impl Picture {
-    /// A square of gray pixels as it is; anything else as a row of gray squares.
+    /// A square frame is an image of gray pixels; any other frame becomes a row of gray squares.
     fn of(frame: &[u8]) -> Self {
         let side = frame.len().isqrt();
         if side * side == frame.len() && side >= SQUARE {

@@ -1,65 +1,72 @@
-//! What was seen, for people.
+//! Formats inspections as text and as JSON.
 
 use std::fmt::Write;
 use std::path::Path;
 
 use proto::{BatchItem, v1};
-use rpc::inspect::{Seen, key};
+use rpc::inspect::{Inspection, key};
 use serde_json::{Value, json};
 
-use super::roll::{Missing, Roll};
+use super::run_shards::{Missing, RunShards};
 
-/// Widest bar of a histogram.
+/// Width of a histogram's longest bar.
 const BAR: usize = 30;
+/// Blocked callers that a page lists.
+const BLOCKED_SHOWN: usize = 8;
 
-/// A shard on a page.
-pub fn page(roll: &Roll, before: &Seen, now: &Seen) -> String {
+/// A shard as text.
+pub fn page(shards: &RunShards, before: &Inspection, now: &Inspection) -> String {
     let mut page = String::new();
     // Writing to a string does not fail.
-    let _ = write_page(&mut page, roll, before, now);
+    let _ = write_page(&mut page, shards, before, now);
     page
 }
 
-/// The same for programs.
-pub fn shard_json(roll: &Roll, before: &Seen, now: &Seen) -> Value {
-    let number = roll.number(&now.status.id);
+/// A shard as JSON.
+pub fn shard_json(shards: &RunShards, before: &Inspection, now: &Inspection) -> Value {
+    let number = shards.number(&now.status.id);
     let mut value = now.json(Some(before));
     value["number"] = number.into();
-    value["standing"] = number.and_then(|number| roll.standing(number)).into();
+    value["exclusion"] = number.and_then(|number| shards.exclusion(number)).into();
     value
 }
 
-/// One that is not there, and why.
+/// A missing shard as text.
 pub fn missing(missing: &Missing) -> String {
     let Missing { number, id, why } = missing;
     let name = if id.is_empty() { String::new() } else { format!(" ({id})") };
-    format!("shard {number}{name} is missing; {why}\n")
+    format!("shard {number}{name} is missing: {why}\n")
 }
 
-/// The same for programs.
+/// A missing shard as JSON.
 pub fn missing_json(missing: &Missing) -> Value {
     json!({ "number": missing.number, "id": missing.id, "missing": missing.why })
 }
 
-fn write_page(page: &mut String, roll: &Roll, before: &Seen, now: &Seen) -> std::fmt::Result {
+fn write_page(
+    page: &mut String,
+    shards: &RunShards,
+    before: &Inspection,
+    now: &Inspection,
+) -> std::fmt::Result {
     let shard = &now.status;
     let kept = if now.info.durable { "on disk" } else { "in memory" };
     let up = now.info.uptime_seconds;
-    let place = roll.number(&shard.id);
-    let name = place.map_or_else(|| shard.id.clone(), |place| format!("{place} ({})", shard.id));
+    let number = shards.number(&shard.id);
+    let name = number.map_or_else(|| shard.id.clone(), |number| format!("{number} ({})", shard.id));
     writeln!(page, "shard {name} at {}, {kept}, up {}", now.address, duration(up))?;
-    if let Some(standing) = place.and_then(|place| roll.standing(place)) {
-        writeln!(page, "  {standing}")?;
+    if let Some(exclusion) = number.and_then(|number| shards.exclusion(number)) {
+        writeln!(page, "  {exclusion}")?;
     }
     let Some(store) = &now.info.store else {
-        return writeln!(page, "  no learner has said yet what it holds");
+        return writeln!(page, "  not configured yet: no learner has connected");
     };
     writeln!(page, "  run        {}", now.info.run)?;
     let table = store.tables.get(now.table).cloned().unwrap_or_default();
     let names: Vec<&str> = store.tables.iter().map(|table| table.name.as_str()).collect();
     writeln!(
         page,
-        "  table      {} of {} ({}, {} leaves first, exponent {})",
+        "  table      {} of {} (sampler {}, remover {}, exponent {})",
         table.name,
         names.join(", "),
         table.sampler,
@@ -68,19 +75,19 @@ fn write_page(page: &mut String, roll: &Roll, before: &Seen, now: &Seen) -> std:
     )?;
     contents(page, before, now, store, table.capacity)?;
     damage(page, now)?;
-    waiters(page, now)?;
-    let look = now.look.clone().unwrap_or_default();
-    histogram(page, "priority", look.priorities.as_ref())?;
-    histogram(page, "age in inserts", look.ages_inserts.as_ref())?;
-    histogram(page, "times sampled", look.times_sampled.as_ref())?;
+    blocked_callers(page, now)?;
+    let contents = now.contents.clone().unwrap_or_default();
+    histogram(page, "priority", contents.priorities.as_ref())?;
+    histogram(page, "age in inserts", contents.ages_inserts.as_ref())?;
+    histogram(page, "times sampled", contents.times_sampled.as_ref())?;
     top_items(page, now)
 }
 
-/// What the shard holds, and how fast that changes.
+/// Sizes, counters and rates of the shard.
 fn contents(
     page: &mut String,
-    before: &Seen,
-    now: &Seen,
+    before: &Inspection,
+    now: &Inspection,
     store: &v1::Store,
     capacity: u64,
 ) -> std::fmt::Result {
@@ -92,7 +99,7 @@ fn contents(
     let part = 100.0 * shard.bytes_used as f64 / store.bytes_max.max(1) as f64;
     writeln!(
         page,
-        "  ring       {:.1} MB ({part:.1}%), {each:.0} bytes an item",
+        "  ring       {:.1} MB ({part:.1}%), {each:.0} bytes per item",
         shard.bytes_used as f64 / 1e6
     )?;
     let (inserts, samples) = now.rates(before);
@@ -103,10 +110,10 @@ fn contents(
         number(counts.inserts),
         number(shard.inserts_allowed.saturating_sub(shard.inserts()))
     )?;
-    writeln!(page, "  samples    {} ({samples:.0}/s), {ratio:.2} for each insert", number(counts.samples))?;
+    writeln!(page, "  samples    {} ({samples:.0}/s), {ratio:.2} per insert", number(counts.samples))?;
     writeln!(
         page,
-        "  gone       {} for capacity, {} for bytes, {} used up, {} removed",
+        "  removed    {} by capacity, {} by the ring's size, {} used up, {} on request",
         number(counts.evicted),
         number(counts.reclaimed_items),
         number(counts.used_up),
@@ -114,16 +121,16 @@ fn contents(
     )?;
     writeln!(
         page,
-        "  updates    {}, {} more for items gone",
+        "  updates    {} of priorities, {} more for evicted items",
         number(counts.updates),
         number(counts.stale_updates)
     )?;
-    writeln!(page, "  priorities mass {:.4}, largest {:.4}", held.mass, held.largest_priority)?;
+    writeln!(page, "  priorities sum of weights {:.4}, largest {:.4}", held.mass, held.largest_priority)?;
     Ok(())
 }
 
-/// What was damaged when the shard started, if anything was.
-fn damage(page: &mut String, now: &Seen) -> std::fmt::Result {
+/// Damage that the shard found when it started, if any.
+fn damage(page: &mut String, now: &Inspection) -> std::fmt::Result {
     let recovered = now.info.recovered.unwrap_or_default();
     let damaged = [
         recovered.damaged_chunks,
@@ -135,7 +142,7 @@ fn damage(page: &mut String, now: &Seen) -> std::fmt::Result {
     if damaged.iter().sum::<u64>() > 0 {
         writeln!(
             page,
-            "  damage     {} chunks, {} priorities and {} lanes were damaged when it started; {} items were lost",
+            "  damage     {} chunks, {} priorities and {} lanes were damaged at startup; {} items were lost",
             recovered.damaged_chunks,
             recovered.damaged_priorities,
             recovered.damaged_lanes,
@@ -145,22 +152,22 @@ fn damage(page: &mut String, now: &Seen) -> std::fmt::Result {
     Ok(())
 }
 
-fn waiters(page: &mut String, now: &Seen) -> std::fmt::Result {
-    match now.info.waiters.as_slice() {
-        [] => writeln!(page, "  waiting    nobody")?,
-        waiters => {
-            for waiter in waiters.iter().take(8) {
-                writeln!(page, "  waiting    {} {:.1} s: {}", waiter.who, waiter.seconds, waiter.what)?;
+fn blocked_callers(page: &mut String, now: &Inspection) -> std::fmt::Result {
+    match now.info.blocked_callers.as_slice() {
+        [] => writeln!(page, "  blocked    none")?,
+        callers => {
+            for caller in callers.iter().take(BLOCKED_SHOWN) {
+                writeln!(page, "  blocked    {} for {:.1} s on {}", caller.who, caller.seconds, caller.on)?;
             }
-            if waiters.len() > 8 {
-                writeln!(page, "  waiting    and {} more", waiters.len() - 8)?;
+            if callers.len() > BLOCKED_SHOWN {
+                writeln!(page, "  blocked    and {} more", callers.len() - BLOCKED_SHOWN)?;
             }
         }
     }
     Ok(())
 }
 
-fn top_items(page: &mut String, now: &Seen) -> std::fmt::Result {
+fn top_items(page: &mut String, now: &Inspection) -> std::fmt::Result {
     let top = now.top();
     if !top.is_empty() {
         writeln!(page, "  top        {:<28} {:>12} {:>8} {:>10}", "key", "priority", "sampled", "age")?;
@@ -193,16 +200,16 @@ fn histogram(page: &mut String, what: &str, histogram: Option<&v1::Histogram>) -
     Ok(())
 }
 
-/// One item in a few words.
+/// One item as a line of text.
 pub fn item(item: &BatchItem<'_>) -> String {
     let lane = item.lane();
     let steps: Vec<String> = item
         .steps()
         .map(|step| {
             let end = match (step.terminated, step.truncated, step.life_lost) {
-                (true, ..) => ", the game ended",
-                (_, true, _) => ", the game was cut short",
-                (.., true) => ", a life was lost",
+                (true, ..) => ", terminated",
+                (_, true, _) => ", truncated",
+                (.., true) => ", life lost",
                 _ => "",
             };
             format!("action {} reward {}{end}", step.action, step.reward)
@@ -243,7 +250,7 @@ pub fn item_json(item: &BatchItem<'_>, picture: &Path) -> Value {
     value
 }
 
-/// With commas, as people read it.
+/// Groups digits by three with commas.
 fn number(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -276,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_shows_what_there_is() {
+    fn a_histogram_skips_empty_ends() {
         let mut page = String::new();
         let counts = v1::Histogram { bounds: vec![0.0, 0.5, 1.0, 2.0, 4.0], counts: vec![0, 5, 10, 0, 0] };
         histogram(&mut page, "priority", Some(&counts)).unwrap();

@@ -1,8 +1,8 @@
-//! What figure 6 trains: games × strategies × seeds, and the settings that all runs share.
+//! The runs of figure 6: games × strategies × seeds, and the settings that all runs share.
 
 use anyhow::{Context, bail};
 use clap::Args;
-use run::order::{Strategy, Sweep};
+use run::command::{Strategy, Sweep};
 use settings::SETTINGS;
 use settings::nearest::hint;
 use settings::resolve::Layers;
@@ -25,13 +25,13 @@ const NINE: [&str; 9] = [
     "space_invaders",
 ];
 
-/// Two of them that learn something early, for two cores.
+/// Two of the nine that learn early, for two cores.
 const TWO: [&str; 2] = ["ms_pacman", "space_invaders"];
 
-/// The paper's experiment over its preset: as many games in the last evaluation as in the others.
+/// The paper's experiment, over its preset: the final evaluation has as many games as the others.
 const FULL: [(&str, &str); 1] = [("evaluate_final_episodes", "8")];
 
-/// What two cores can do twelve times in about an hour, over preset `quick`.
+/// Runs of which two cores finish twelve in about an hour, over preset `quick`.
 const QUICK: [(&str, &str); 5] = [
     ("frames", "150000"),
     ("evaluate_every_frames", "25000"),
@@ -40,39 +40,39 @@ const QUICK: [(&str, &str); 5] = [
     ("baselines", "false"),
 ];
 
-/// Settings that have a flag of their own here.
+/// Settings that have their own flags here.
 const OWN: [(&str, &str); 3] = [("seed", "--seed"), ("strategy", "--strategies"), ("frames", "--frames")];
 
-/// What a sweep can be told.
+/// Options of a sweep.
 #[derive(Args)]
 pub struct SweepArgs {
     #[command(flatten)]
     pub common: Common,
-    /// Games, by commas [default: the paper's nine; with --quick ms_pacman,space_invaders]
+    /// Games, comma-separated [default: the paper's nine; with --quick ms_pacman,space_invaders]
     #[arg(long, value_name = "GAMES", value_delimiter = ',')]
     games: Vec<String>,
-    /// Replay strategies, by commas
+    /// Replay strategies, comma-separated
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_values = ["uniform", "per", "ver"])]
     strategies: Vec<Strategy>,
-    /// Frames that each run trains, such as 40M [default: the preset's; with --quick 150k]
+    /// Frames of each run, such as 40M [default: the preset's; with --quick 150k]
     #[arg(long, value_name = "COUNT", value_parser = |text: &str| Frames::read(text))]
     frames: Option<Frames>,
-    /// Seeds of each game and strategy [default: 1; with --quick 2]
+    /// Number of seeds per game and strategy [default: 1; with --quick 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000))]
     seeds: Option<u64>,
-    /// Runs at the same time; each is a cluster of processes that keeps about two cores busy
+    /// Number of runs at a time; each is a cluster of processes that keeps about two cores busy
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     parallel: u16,
-    /// Settings of all runs [default: paper-atari; with --quick quick]
+    /// Preset of all runs [default: paper-atari; with --quick quick]
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
-    /// Another setting of all runs, such as device=cuda; once for each ('quiver config show' lists them)
+    /// Override a setting in all runs, such as device=cuda; repeat for each ('quiver config show' lists settings)
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }
 
 impl SweepArgs {
-    /// The sweep, after all that can go wrong before its first run has not.
+    /// The sweep, after every check that is possible before its first run.
     pub fn sweep(&self, full: bool) -> anyhow::Result<Sweep> {
         let games = match self.games.as_slice() {
             [] if full => NINE.map(str::to_owned).to_vec(),
@@ -93,13 +93,13 @@ impl SweepArgs {
         Ok(sweep)
     }
 
-    /// Whether each run is another than the paper's, or than the quick one's.
+    /// Whether any run differs from the paper's, or from the quick version's.
     fn is_changed(&self) -> bool {
         let Self { games, frames, preset, settings, .. } = self;
         !games.is_empty() || frames.is_some() || preset.is_some() || !settings.is_empty()
     }
 
-    /// Settings over the preset; later ones win.
+    /// Settings that override the preset; later ones win.
     fn flags(&self, full: bool) -> anyhow::Result<Vec<(String, String)>> {
         let defaults: &[(&str, &str)] = if full { &FULL } else { &QUICK };
         let mut flags: Vec<(String, String)> =
@@ -113,15 +113,15 @@ impl SweepArgs {
         }
         for setting in &self.settings {
             let (key, text) =
-                setting.split_once('=').with_context(|| format!("--set {setting}: write it as KEY=VALUE"))?;
+                setting.split_once('=').with_context(|| format!("--set {setting}: expected KEY=VALUE"))?;
             let key = key.trim().replace('-', "_");
             if let Some((_, flag)) = OWN.iter().find(|(own, _)| *own == key) {
-                bail!("--set {setting}: {key} has a flag of its own, {flag}");
+                bail!("--set {setting}: {key} has its own flag, use {flag}");
             }
             if !SETTINGS.iter().any(|setting| setting.key == key) {
                 let known = SETTINGS.iter().map(|setting| setting.key);
                 bail!(
-                    "--set {setting}: unknown setting{}; 'quiver config show' lists them all",
+                    "--set {setting}: unknown setting{}; 'quiver config show' lists all settings",
                     hint(&key, known)
                 );
             }
@@ -148,7 +148,7 @@ fn check(sweep: &Sweep) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is named twice counts once.
+/// Drops repeated elements.
 fn unique<T: PartialEq>(all: Vec<T>) -> Vec<T> {
     let mut seen = Vec::new();
     for one in all {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_paper_is_the_default_and_two_cores_get_less() {
+    fn the_papers_scale_is_the_default_and_quick_is_smaller() {
         let full = sweep(true, &[]).unwrap();
         assert_eq!((full.games.len(), full.strategies.len(), full.seeds), (9, 3, 1));
         assert_eq!((full.preset.as_str(), flag(&full, "frames")), ("paper-atari", None));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_wins() {
+    fn flags_override_the_defaults() {
         let words =
             ["--games", "Boxing,boxing,Qbert", "--strategies", "ver", "--frames", "2M", "--seeds", "5"];
         let more = ["--set", "temperature=0.01", "--set", "evaluate-final-episodes=3", "--parallel", "2"];
@@ -205,11 +205,11 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_trained_is_refused_before_anything_is() {
+    fn a_sweep_that_can_not_train_is_refused_before_its_first_run() {
         let refused = |words: &[&str]| sweep(false, words).unwrap_err();
         assert!(refused(&["--games", "boxng"]).contains("boxing"));
         assert!(refused(&["--strategies", "best"]).contains("uniform"));
-        assert!(refused(&["--set", "seed=3"]).contains("flag of its own, --seed"));
+        assert!(refused(&["--set", "seed=3"]).contains("its own flag, use --seed"));
         assert!(refused(&["--set", "temprature=3"]).contains("did you mean 'temperature'"));
         assert!(refused(&["--set", "temperature"]).contains("KEY=VALUE"));
         assert!(refused(&["--set", "temperature=-1"]).contains("temperature"));

@@ -1,31 +1,31 @@
-//! What some runs have to show in one picture: their curves, what to call them, scores to beat.
+//! The contents of a figure of runs: curves, their names, baselines.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use run::curve::{Point, display_name, points, smoothed};
+use run::curve::{CurvePoint, display_name, points, smoothed};
 use run::record::{self, AGENT, Episode, Evaluation};
 
 const BEST_CONSTANT: &str = "best constant";
 
-/// One run in the picture.
+/// The curve of one run.
 #[derive(Debug)]
-pub struct Curve {
+pub struct RunCurve {
     pub name: String,
-    pub points: Vec<Point>,
+    pub points: Vec<CurvePoint>,
     /// Mean scores of training games, as (frames, score).
     pub training: Vec<(f64, f64)>,
 }
 
-/// A score to beat.
+/// The score of a baseline player.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Baseline {
     pub name: String,
     pub mean: f64,
 }
 
-/// What one run has to show.
+/// The recorded results of one run.
 #[derive(Debug)]
 pub struct Recorded {
     pub run: PathBuf,
@@ -36,7 +36,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Reads a run's evaluations and, if asked, its training games. A run without evaluations is an error.
+    /// Reads a run's evaluations and, if `training`, its training games. A run without evaluations is an error.
     pub fn read(run: &Path, game: &str, training: bool) -> anyhow::Result<Self> {
         let all = if run.join("evaluations.jsonl").exists() { record::evaluations(run)? } else { Vec::new() };
         let (evaluations, others): (Vec<_>, Vec<_>) =
@@ -51,13 +51,13 @@ impl Recorded {
         Ok(Self { run: run.into(), game: game.into(), evaluations, training, baselines: baselines(&others) })
     }
 
-    /// The curve, under the name it goes by in this picture.
-    pub fn into_curve(self, name: String) -> Curve {
-        Curve { name, points: points(&self.evaluations), training: smoothed(&self.training) }
+    /// The curve, under its name in this figure.
+    pub fn into_curve(self, name: String) -> RunCurve {
+        RunCurve { name, points: points(&self.evaluations), training: smoothed(&self.training) }
     }
 }
 
-/// The players to beat: random, untrained, and of those that hold one action for ever only the best.
+/// The baselines: random, untrained, and the best of the players that repeat one action.
 fn baselines(others: &[Evaluation]) -> Vec<Baseline> {
     let mut found: Vec<Baseline> = Vec::new();
     for Evaluation { player, mean, .. } in others {
@@ -75,7 +75,7 @@ fn baselines(others: &[Evaluation]) -> Vec<Baseline> {
     found
 }
 
-/// How the scores came about, in one line.
+/// How the scores were measured, in one line.
 pub fn subtitle(recorded: &[Recorded]) -> String {
     let all = || recorded.iter().flat_map(|run| &run.evaluations);
     let policies: BTreeSet<String> = all().map(|evaluation| evaluation.policy.to_string()).collect();
@@ -92,7 +92,7 @@ pub fn subtitle(recorded: &[Recorded]) -> String {
     format!("{games}, {policies} policy{faint}")
 }
 
-/// A name for each run: its directory's, or the whole path where two are called the same.
+/// A name for each run: its directory's name, or its whole path if two have the same name.
 pub fn names(recorded: &[Recorded], several_games: bool) -> Vec<String> {
     let short = |run: &Path| {
         run.canonicalize().ok().as_deref().unwrap_or(run).file_name().map(|name| name.to_owned())
@@ -104,8 +104,8 @@ pub fn names(recorded: &[Recorded], several_games: bool) -> Vec<String> {
             Some(name) if is_unique => name.to_string_lossy().into_owned(),
             _ => one.run.display().to_string(),
         };
-        let game_is_said = !several_games || name.contains(&one.game);
-        if game_is_said { name } else { format!("{name} ({})", display_name(&one.game)) }
+        let names_game = !several_games || name.contains(&one.game);
+        if names_game { name } else { format!("{name} ({})", display_name(&one.game)) }
     };
     recorded.iter().map(name).collect()
 }
@@ -116,9 +116,7 @@ mod tests {
     use settings::choices::EvaluationPolicy::Stochastic;
 
     fn evaluation(player: &str, frames: u64, scores: &[f64]) -> Evaluation {
-        let (mean, standard_error) = Evaluation::mean_and_error(scores);
-        let (player, scores) = (player.into(), scores.into());
-        Evaluation { frames, updates: 0, player, policy: Stochastic, mean, standard_error, scores }
+        Evaluation { frames, ..Evaluation::new(player, Stochastic, scores.into()) }
     }
 
     #[test]

@@ -1,34 +1,32 @@
-//! The picture of some runs: curves with their bands, scores to beat. Colours and letters are the `plot` crate's.
+//! The figure of one or more runs: curves with error bands, and baselines. The `plot` crate draws it.
 
 use std::ops::Range;
 
 use ::plot::{Axis, Colour, Layer, Page, Panel, PlotError, number};
-use run::curve::Point;
+use run::curve::CurvePoint;
 
-use super::curve::{Baseline, Curve};
+use super::curve::{Baseline, RunCurve};
 
-/// Dashes of the scores to beat, as (dash, gap): alike in colour, different in rhythm.
+/// Dashes of the baselines, as (dash, gap): one colour, different patterns.
 const DASHES: [(f64, f64); 3] = [(7.0, 4.0), (2.0, 3.0), (12.0, 3.0)];
 
-/// Dash and gap of curves for which no colour is left.
+/// Dash and gap of the curves that reuse a colour.
 const CURVE_DASHES: (f64, f64) = (6.0, 3.0);
 
-/// What is drawn.
+/// The contents of a figure.
 #[derive(Debug)]
-pub struct Figure {
+pub struct CurveFigure {
     pub title: String,
     pub subtitle: String,
-    pub curves: Vec<Curve>,
+    pub curves: Vec<RunCurve>,
     pub baselines: Vec<Baseline>,
 }
 
-impl Figure {
-    /// The picture as a PNG file.
+impl CurveFigure {
     pub fn png(&self) -> Result<Vec<u8>, PlotError> {
         self.page().png()
     }
 
-    /// The picture as an SVG file.
     pub fn svg(&self) -> Result<String, PlotError> {
         self.page().svg()
     }
@@ -41,9 +39,11 @@ impl Figure {
             Axis::linear("score per game").range(self.score_range()),
         );
         let mut panel = Panel::new("", axes.0, axes.1);
-        for (curve, (colour, is_dashed)) in self.curves.iter().zip(looks()) {
-            let points =
-                curve.points.iter().map(|Point { frames, mean, error }| (frames / per_unit, *mean, *error));
+        for (curve, (colour, is_dashed)) in self.curves.iter().zip(styles()) {
+            let points = curve
+                .points
+                .iter()
+                .map(|CurvePoint { frames, mean, error }| (frames / per_unit, *mean, *error));
             let line = Layer::curve(curve.name.as_str(), colour, points.collect());
             let line = if is_dashed { line.dashes(CURVE_DASHES.0, CURVE_DASHES.1) } else { line };
             let training = curve.training.iter().map(|(frames, score)| (frames / per_unit, *score, 0.0));
@@ -64,7 +64,7 @@ impl Figure {
         points.fold(1.0, f64::max)
     }
 
-    /// All that is shown and a little air; never empty.
+    /// The range of all scores, with a margin; never empty.
     fn score_range(&self) -> Range<f64> {
         let points = self.curves.iter().flat_map(|curve| &curve.points);
         let scores = points
@@ -73,21 +73,21 @@ impl Figure {
             .chain(self.baselines.iter().map(|baseline| baseline.mean));
         let (low, high) =
             scores.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), y| (low.min(y), high.max(y)));
-        // Noise of a few percent around a level score should look like noise.
+        // A minimum span, so that noise of a few percent around a constant score looks like noise.
         let span_min = 0.1 * low.abs().max(high.abs()).max(1.0);
         let (middle, half) = ((low + high) / 2.0, (high - low).max(span_min) * 0.56);
         middle - half..middle + half
     }
 }
 
-/// How each curve is drawn: in seven colours, then in the same dashed.
-fn looks() -> impl Iterator<Item = (Colour, bool)> {
+/// The style of each curve, as (colour, is dashed): seven colours, then the same seven dashed.
+fn styles() -> impl Iterator<Item = (Colour, bool)> {
     let solid = Colour::DATA.map(|colour| (colour, false));
     let dashed = Colour::DATA.map(|colour| (colour, true));
     solid.into_iter().chain(dashed).cycle()
 }
 
-/// What the axis counts in, and how many frames that is.
+/// The unit of the axis, and the frames per unit.
 fn frame_unit(frames_max: f64) -> (&'static str, f64) {
     match frames_max {
         large if large >= 1e6 => ("frames (millions)", 1e6),
@@ -100,11 +100,12 @@ fn frame_unit(frames_max: f64) -> (&'static str, f64) {
 mod tests {
     use super::*;
 
-    fn figure(scores: &[f64]) -> Figure {
-        let point = |(index, mean): (usize, &f64)| Point { frames: index as f64, mean: *mean, error: 0.0 };
+    fn figure(scores: &[f64]) -> CurveFigure {
+        let point =
+            |(index, mean): (usize, &f64)| CurvePoint { frames: index as f64, mean: *mean, error: 0.0 };
         let points = scores.iter().enumerate().map(point).collect();
-        let curves = vec![Curve { name: "a".into(), points, training: Vec::new() }];
-        Figure { title: "t".into(), subtitle: "s".into(), curves, baselines: Vec::new() }
+        let curves = vec![RunCurve { name: "a".into(), points, training: Vec::new() }];
+        CurveFigure { title: "t".into(), subtitle: "s".into(), curves, baselines: Vec::new() }
     }
 
     #[test]
@@ -124,10 +125,10 @@ mod tests {
     }
 
     #[test]
-    fn fifteen_runs_are_told_apart_by_colour_and_dashes_as_far_as_they_go() {
-        let looks: Vec<_> = looks().take(15).collect();
-        assert!((0..14).all(|index| !looks[..index].contains(&looks[index])));
-        assert_eq!(looks[14], looks[0]);
+    fn fourteen_runs_differ_in_colour_or_dashes() {
+        let styles: Vec<_> = styles().take(15).collect();
+        assert!((0..14).all(|index| !styles[..index].contains(&styles[index])));
+        assert_eq!(styles[14], styles[0]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A cluster of a few lines of shell, to see how it is started, watched and ended.
+//! Fake programs in shell, to test how a cluster is started, supervised and ended.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -6,16 +6,16 @@ use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use run::event::{Event, Outcome, Progress};
+use run::event::{Event, ProgressUpdate, RunOutcome};
 use serde_json::Value;
 
 use crate::halves::ECHO;
-use crate::place::{Place, Ran};
+use crate::sandbox::{Ran, Sandbox};
 
-/// Longer than anything here should take on the busiest machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Longer than any step takes on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How every fake begins. `$name` is who it is, `$life` how often it was started, `$run` the run's directory.
+/// The start of every fake. `$name` is the process' name, `$life` the number of its starts, `$run` the run directory.
 const PRELUDE: &str = r#"
 words="$*"
 name=evaluator
@@ -34,9 +34,9 @@ echo $$ >>"$SEEN/pids"
 echo "$words" >>"$SEEN/$name"
 life=$(wc -l <"$SEEN/$name")
 exec 3<&0
-# Until the lifeline ends or a trap does.
+# Until stdin closes or a trap exits.
 idle() { cat <&3 >/dev/null 2>&1 & wait $!; exit 0; }
-# Until a file is there; the lifeline counts here too.
+# Until a file exists, or the launcher has died.
 await() { while ! [ -e "$1" ]; do kill -0 $PPID || exit 0; sleep 0.02; done; }
 ready() {
     mkdir -p "$run/checkpoints"; cp "$config" "$run/config.toml"
@@ -44,69 +44,79 @@ ready() {
 }
 "#;
 
-/// A learner that stops as it should.
+/// A learner that stops on SIGTERM.
 pub const LEARNER: &str = r#"
 trap 'echo "{\"event\":\"stopped\",\"frames\":1234}"; exit 0' TERM
 ready
 idle
 "#;
 
-/// Programs that are there and do nothing.
-pub fn install_idle(place: &Place) {
-    install(place, "idle", "idle", "idle");
-    place.program("quiver-paper", "exit 1");
+/// Installs programs that do nothing.
+pub fn install_idle(sandbox: &Sandbox) {
+    install(sandbox, "idle", "idle", "idle");
+    sandbox.program("quiver-paper", "exit 1");
 }
 
-/// Programs for a cluster, each a script after the prelude.
-pub fn install(place: &Place, learner: &str, actor: &str, shard: &str) {
-    let scripts = [("quiver-learner", learner), ("quiver-actor", actor), ("quiver-replay-server", shard)];
-    for (name, script) in scripts {
-        place.program(name, &format!("{PRELUDE}\n{script}"));
+impl Sandbox {
+    /// A sandbox with the programs of a cluster, each a script after the prelude.
+    pub fn with(learner: &str, actor: &str, shard: &str) -> Self {
+        let sandbox = Self::new();
+        install(&sandbox, learner, actor, shard);
+        sandbox
     }
 }
 
-/// A line of shell that tells the launcher something.
-pub fn tell(event: &Event) -> String {
+/// Installs the programs of a cluster, each a script after the prelude.
+pub fn install(sandbox: &Sandbox, learner: &str, actor: &str, shard: &str) {
+    let scripts = [("quiver-learner", learner), ("quiver-actor", actor), ("quiver-replay-server", shard)];
+    for (name, script) in scripts {
+        sandbox.program(name, &format!("{PRELUDE}\n{script}"));
+    }
+}
+
+/// A line of shell that sends an event to the launcher.
+pub fn send(event: &Event) -> String {
     format!("echo '{}'", serde_json::to_string(event).unwrap())
 }
 
-/// Training has got to this frame.
+/// Sends progress: training is at this frame.
 pub fn progress(frames: u64) -> String {
-    tell(&Event::Progress(Progress { frames, ..Progress::default() }))
+    send(&Event::Progress(ProgressUpdate { frames, ..ProgressUpdate::default() }))
 }
 
-/// All is done.
+/// Sends that the run has finished, and exits.
 pub fn finished() -> String {
     let evaluations = Vec::new();
-    tell(&Event::Finished(Outcome { frames: 20_000, updates: 300, seconds: 61.0, evaluations })) + "; exit 0"
+    send(&Event::Finished(RunOutcome { frames: 20_000, updates: 300, seconds: 61.0, evaluations }))
+        + "; exit 0"
 }
 
-/// A launcher that runs.
+/// A running launcher.
 pub struct Launched<'a> {
-    place: &'a Place,
+    sandbox: &'a Sandbox,
     process: Child,
 }
 
 /// Starts `quiver train` on CartPole in the directory `mine`, with a libtorch that works.
-pub fn launch<'a>(place: &'a Place, words: &[&str]) -> Launched<'a> {
-    place.other_half(ECHO);
+pub fn launch<'a>(sandbox: &'a Sandbox, words: &[&str]) -> Launched<'a> {
+    sandbox.install_lockstep(ECHO);
     let words = [&["train", "cartpole", "--run-dir", "mine"], words].concat();
-    start(place, &words)
+    start(sandbox, &words)
 }
 
-/// The same with all words given.
-pub fn start<'a>(place: &'a Place, words: &[&str]) -> Launched<'a> {
-    // Whoever runs the tests may have told them to ignore the end of their terminal.
-    start_through(place, &["env", "--default-signal=HUP"], words)
+/// The same with all arguments given.
+pub fn start<'a>(sandbox: &'a Sandbox, words: &[&str]) -> Launched<'a> {
+    // The tests may run under nohup, which ignores SIGHUP.
+    start_through(sandbox, &["env", "--default-signal=HUP"], words)
 }
 
 /// The same, started by another command.
-pub fn start_through<'a>(place: &'a Place, by: &[&str], words: &[&str]) -> Launched<'a> {
-    let file = |name: &str| File::create(place.seen().join(name)).unwrap();
-    let seen = place.seen();
-    let mut command = place.command_through(by, words, &[("SEEN", seen.to_str().unwrap())]);
+pub fn start_through<'a>(sandbox: &'a Sandbox, by: &[&str], words: &[&str]) -> Launched<'a> {
+    let file = |name: &str| File::create(sandbox.seen().join(name)).unwrap();
+    let seen = sandbox.seen();
+    let mut command = sandbox.command_through(by, words, &[("SEEN", seen.to_str().unwrap())]);
     let process = command.stdout(file("out")).stderr(file("err")).spawn().unwrap();
-    Launched { place, process }
+    Launched { sandbox, process }
 }
 
 impl Launched<'_> {
@@ -116,33 +126,33 @@ impl Launched<'_> {
         assert!(status.unwrap().success());
     }
 
-    /// Waits until the launcher has said something.
+    /// Waits until the launcher has printed these words.
     #[track_caller]
     pub fn wait_for(&self, words: &str) {
         wait_until(words, || self.text("err").contains(words), || self.text("err"));
     }
 
-    /// Waits until the list of processes is as it should be, and gives it.
+    /// Waits until `processes.json` is as wanted, and returns it.
     #[track_caller]
     pub fn wait_for_processes(&self, wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-        let path = self.place.here().join("mine/processes.json");
+        let path = self.sandbox.here().join("mine/processes.json");
         let read = || serde_json::from_slice::<Vec<Value>>(&fs::read(&path).ok()?).ok();
         wait_until("processes", || read().is_some_and(|all| wanted(&all)), || self.text("err"));
         read().unwrap()
     }
 
-    /// Waits until everyone in the list runs.
+    /// Waits until all listed processes run.
     #[track_caller]
     pub fn wait_for_all(&self) -> Vec<Value> {
         self.wait_for_processes(|all| all.iter().all(|process| process["pid"].is_u64()))
     }
 
-    /// Waits for the end.
+    /// Waits for the launcher to exit.
     #[track_caller]
     pub fn ended(mut self) -> Ran {
         let started = Instant::now();
         while self.process.try_wait().unwrap().is_none() {
-            assert!(started.elapsed() < PATIENCE, "no end: {}", self.text("err"));
+            assert!(started.elapsed() < TIMEOUT, "did not exit: {}", self.text("err"));
             sleep(Duration::from_millis(10));
         }
         let code = self.process.wait().unwrap().code();
@@ -150,11 +160,11 @@ impl Launched<'_> {
     }
 
     fn text(&self, name: &str) -> String {
-        fs::read_to_string(self.place.seen().join(name)).unwrap()
+        fs::read_to_string(self.sandbox.seen().join(name)).unwrap()
     }
 }
 
-/// A test that fails leaves nobody behind: children end with their launcher.
+/// A failing test leaves no process behind: children exit with their launcher.
 impl Drop for Launched<'_> {
     fn drop(&mut self) {
         let _ = self.process.kill();
@@ -162,25 +172,25 @@ impl Drop for Launched<'_> {
     }
 }
 
-/// The words with which a child was started, each time.
-pub fn started_with(place: &Place, name: &str) -> Vec<String> {
-    let text = fs::read_to_string(place.seen().join(name)).unwrap_or_default();
+/// The arguments of each start of a child.
+pub fn started_with(sandbox: &Sandbox, name: &str) -> Vec<String> {
+    let text = fs::read_to_string(sandbox.seen().join(name)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// The directory of the sockets, from the learner's words.
-pub fn sockets(place: &Place) -> PathBuf {
-    let words = started_with(place, "learner").remove(0);
+/// The directory of the sockets, from the learner's arguments.
+pub fn sockets(sandbox: &Sandbox) -> PathBuf {
+    let words = started_with(sandbox, "learner").remove(0);
     let config = words.split(' ').nth(1).unwrap().to_owned();
     PathBuf::from(config).parent().unwrap().to_owned()
 }
 
-/// Waits until every child that was ever started is gone.
+/// Waits until every child that was started is gone.
 #[track_caller]
-pub fn wait_until_gone(place: &Place) {
-    let pids = fs::read_to_string(place.seen().join("pids")).unwrap();
+pub fn wait_until_gone(sandbox: &Sandbox) {
+    let pids = fs::read_to_string(sandbox.seen().join("pids")).unwrap();
     for pid in pids.lines() {
-        // A zombie is gone too: whoever adopted it may not care to bury it.
+        // A zombie counts as gone: its new parent may not reap it.
         let stat = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let is_gone =
             || stat().rsplit(')').next().is_none_or(|rest| rest.is_empty() || rest.starts_with(" Z"));
@@ -192,7 +202,7 @@ pub fn wait_until_gone(place: &Place) {
 pub fn wait_until(what: &str, holds: impl Fn() -> bool, instead: impl Fn() -> String) {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < PATIENCE, "waited for {what} in vain: {}", instead());
+        assert!(started.elapsed() < TIMEOUT, "timed out waiting for {what}: {}", instead());
         sleep(Duration::from_millis(10));
     }
 }

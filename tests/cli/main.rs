@@ -1,7 +1,7 @@
-//! The command as people meet it: what it says, what it refuses, what it leaves on disk.
+//! The command line: its output, its errors, the files that it leaves.
 //!
-//! No network is trained here: `quiver` runs from a folder of its own, where the programs that it starts are missing or a
-//! few lines of shell. Training is tested in `crates/lockstep`.
+//! These tests train no network. `quiver` runs from its own folder, where the programs that it starts are missing or shell
+//! scripts. Training is tested in `crates/lockstep`.
 
 mod bad_input;
 mod cluster;
@@ -9,7 +9,8 @@ mod endings;
 mod fakes;
 mod halves;
 mod paper;
-mod place;
 mod plot;
+mod reference;
+mod sandbox;
 mod settings;
 mod texts;

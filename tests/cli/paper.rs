@@ -1,60 +1,57 @@
-//! `quiver paper`: what it hands over, and what it refuses.
+//! `quiver paper`: the command that it passes on, and its errors.
 
-use run::order::{Order, PaperFigure, PaperOrder};
+use run::command::{Command, PaperCommand, PaperFigure};
 
 use crate::fakes;
 use crate::halves::ECHO;
-use crate::place::Place;
+use crate::sandbox::Sandbox;
 
-fn order(place: &Place, words: &[&str]) -> PaperOrder {
-    let ran = place.quiver(words);
-    let Order::Paper(order) = serde_json::from_str(ran.said()).unwrap() else { panic!("{}", ran.out) };
-    order
+fn command(sandbox: &Sandbox, words: &[&str]) -> PaperCommand {
+    let ran = sandbox.quiver(words);
+    let Command::Paper(command) = serde_json::from_str(ran.stdout()).unwrap() else { panic!("{}", ran.out) };
+    command
 }
 
 #[test]
-fn a_figure_is_handed_over_with_what_was_asked() {
-    let place = Place::new();
-    place.program("quiver-paper", ECHO);
-    let order = order(&place, &["paper", "fig4", "--full", "--seed", "7", "--out", "here/and/there"]);
-    assert_eq!((order.figure, order.full, order.seed), (PaperFigure::Fig4, true, 7));
-    assert_eq!((order.out.to_str(), order.sweep), (Some("here/and/there"), None));
-    assert_eq!(place.left(), [""; 0], "the folder is the other half's to make");
+fn a_figure_is_passed_on_with_its_options() {
+    let sandbox = Sandbox::new();
+    sandbox.program("quiver-paper", ECHO);
+    let command = command(&sandbox, &["paper", "fig4", "--full", "--seed", "7", "--out", "here/and/there"]);
+    assert_eq!((command.figure, command.full, command.seed), (PaperFigure::Fig4, true, 7));
+    assert_eq!((command.out.to_str(), command.sweep), (Some("here/and/there"), None));
+    assert_eq!(sandbox.left(), [""; 0], "quiver-paper creates the folder");
 }
 
 #[test]
-fn a_sweep_is_handed_over_with_its_runs() {
-    let place = Place::new();
-    place.other_half(ECHO);
-    fakes::install_idle(&place);
-    place.program("quiver-paper", ECHO);
+fn a_sweep_is_passed_on_with_its_runs() {
+    let sandbox = Sandbox::new();
+    sandbox.install_lockstep(ECHO);
+    fakes::install_idle(&sandbox);
+    sandbox.program("quiver-paper", ECHO);
     let words =
         ["paper", "fig6", "--games", "cartpole", "--preset", "cartpole", "--seeds", "3", "--frames", "5k"];
-    let sweep = order(&place, &words).sweep.unwrap();
+    let sweep = command(&sandbox, &words).sweep.unwrap();
     assert_eq!((sweep.games, sweep.seeds, sweep.strategies.len()), (vec!["cartpole".to_owned()], 3, 3));
     assert!(sweep.flags.contains(&("frames".to_owned(), "5000".to_owned())), "{:?}", sweep.flags);
 }
 
 #[test]
-fn a_missing_program_is_to_be_built() {
-    let place = Place::new();
-    assert!(place.quiver(&["paper", "fig1"]).refused().contains("quiver-paper is missing"));
-    place.program("quiver-paper", ECHO);
-    let ran = place.quiver(&["paper", "fig6", "--games", "cartpole", "--preset", "cartpole"]);
-    assert!(
-        ran.refused().contains("quiver-lockstep is missing"),
-        "a sweep needs the whole service: {}",
-        ran.err
-    );
-    assert_eq!(place.left(), [""; 0]);
+fn a_missing_program_is_reported() {
+    let sandbox = Sandbox::new();
+    sandbox.quiver(&["paper", "fig1"]).refused_for(&["quiver-paper is missing"]);
+    sandbox.program("quiver-paper", ECHO);
+    // A sweep needs the whole service.
+    let ran = sandbox.quiver(&["paper", "fig6", "--games", "cartpole", "--preset", "cartpole"]);
+    ran.refused_for(&["quiver-lockstep is missing"]);
+    assert_eq!(sandbox.left(), [""; 0]);
 }
 
 #[test]
-fn help_says_which_figures_there_are() {
-    let place = Place::new();
-    let ran = place.quiver(&["paper", "--help"]);
+fn help_lists_the_figures() {
+    let sandbox = Sandbox::new();
+    let ran = sandbox.quiver(&["paper", "--help"]);
     for word in ["fig1", "fig6", "all", "Examples:\n  quiver paper fig1"] {
-        assert!(ran.said().contains(word), "{word}: {}", ran.out);
+        assert!(ran.stdout().contains(word), "{word}: {}", ran.out);
     }
-    assert!(place.quiver(&["paper", "fig6", "--help"]).said().contains("--strategies"));
+    assert!(sandbox.quiver(&["paper", "fig6", "--help"]).stdout().contains("--strategies"));
 }

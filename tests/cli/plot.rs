@@ -6,24 +6,16 @@ use std::path::Path;
 use run::record::{Cut, Episode, Evaluation, Record};
 use settings::choices::EvaluationPolicy::Stochastic;
 
-use crate::place::Place;
+use crate::sandbox::Sandbox;
 
 fn record(run: &Path, evaluations: &[(&str, u64, [f64; 3])]) {
     let mut record = Record::open(run, &Cut::default()).unwrap();
     for (player, frames, scores) in evaluations {
-        let (mean, standard_error) = Evaluation::mean_and_error(scores);
-        let (player, scores) = ((*player).into(), scores.to_vec());
-        let evaluation = Evaluation {
-            frames: *frames,
-            updates: 0,
-            player,
-            policy: Stochastic,
-            mean,
-            standard_error,
-            scores,
-        };
+        let evaluation =
+            Evaluation { frames: *frames, ..Evaluation::new(*player, Stochastic, scores.to_vec()) };
         record.evaluation(&evaluation).unwrap();
-        record.episode(&Episode { frames: *frames, score: mean, steps: 9, truncated: false }).unwrap();
+        let episode = Episode { frames: *frames, score: evaluation.mean, steps: 9, truncated: false };
+        record.episode(&episode).unwrap();
     }
 }
 
@@ -36,9 +28,9 @@ fn png_size(path: &Path) -> (u32, u32) {
 }
 
 #[test]
-fn one_run_is_drawn_beside_its_record_with_what_it_had_to_beat() {
-    let place = Place::new();
-    let run = place.run("runs/mine", "space_invaders");
+fn one_run_is_drawn_with_its_baselines() {
+    let sandbox = Sandbox::new();
+    let run = sandbox.run("runs/mine", "space_invaders");
     record(
         &run,
         &[
@@ -47,8 +39,8 @@ fn one_run_is_drawn_beside_its_record_with_what_it_had_to_beat() {
             ("random", 800_000, [1.5; 3]),
         ],
     );
-    let ran = place.quiver(&["plot", "mine", "--training"]);
-    assert_eq!(ran.said(), "runs/mine/curve.png\nruns/mine/curve.svg\n");
+    let ran = sandbox.quiver(&["plot", "mine", "--training"]);
+    assert_eq!(ran.stdout(), "runs/mine/curve.png\nruns/mine/curve.svg\n");
     assert_eq!(png_size(&run.join("curve.png")), (1600, 1000));
     let svg = fs::read_to_string(run.join("curve.svg")).unwrap();
     for text in [
@@ -64,42 +56,41 @@ fn one_run_is_drawn_beside_its_record_with_what_it_had_to_beat() {
 }
 
 #[test]
-fn several_runs_share_a_picture() {
-    let place = Place::new();
+fn several_runs_share_a_figure() {
+    let sandbox = Sandbox::new();
     for (name, score) in [("a", -20.0), ("b&<b>", 3e6), ("c", 0.0)] {
         record(
-            &place.run(name, "pong"),
+            &sandbox.run(name, "pong"),
             &[("agent", 2_000_000, [score; 3]), ("random", 2_000_000, [1.0; 3])],
         );
     }
-    let ran = place.quiver(&["plot", "a", "b&<b>", "c", "--title", "Three of them", "--out", "v1.2"]);
-    assert_eq!(ran.said(), "v1.2.png\nv1.2.svg\n");
-    let svg = fs::read_to_string(place.here().join("v1.2.svg")).unwrap();
+    let ran = sandbox.quiver(&["plot", "a", "b&<b>", "c", "--title", "Three of them", "--out", "v1.2"]);
+    assert_eq!(ran.stdout(), "v1.2.png\nv1.2.svg\n");
+    let svg = fs::read_to_string(sandbox.here().join("v1.2.svg")).unwrap();
     for text in ["Three of them", "b&amp;&lt;b&gt;", "frames (millions)"] {
         assert!(svg.contains(text), "{text}");
     }
     assert!(!svg.contains("random"), "baselines belong to one run");
-    place.quiver(&["plot", "a", "c"]).said();
-    place.quiver(&["plot", "a", "--out", "x.png"]).said();
+    sandbox.quiver(&["plot", "a", "c"]).stdout();
+    sandbox.quiver(&["plot", "a", "--out", "x.png"]).stdout();
     for name in ["curves.png", "curves.svg", "x.png", "x.svg"] {
-        assert!(place.left().contains(&name.into()), "{name} in {:?}", place.left());
+        assert!(sandbox.left().contains(&name.into()), "{name} in {:?}", sandbox.left());
     }
 }
 
 #[test]
 fn a_run_without_evaluations_is_refused() {
-    let place = Place::new();
-    let run = place.run("runs/mine", "pong");
-    assert!(place.quiver(&["plot", "mine"]).refused().contains("no evaluation yet"));
+    let sandbox = Sandbox::new();
+    let run = sandbox.run("runs/mine", "pong");
+    sandbox.quiver(&["plot", "mine"]).refused_for(&["no evaluation yet"]);
     record(&run, &[("random", 1, [0.0; 3])]);
-    assert!(place.quiver(&["plot", "mine"]).refused().contains("no evaluation yet"));
-    assert!(place.quiver(&["plot", "other"]).refused().contains("no run other"));
+    sandbox.quiver(&["plot", "mine"]).refused_for(&["no evaluation yet"]);
+    sandbox.quiver(&["plot", "other"]).refused_for(&["no run other"]);
 }
 
 #[test]
-fn a_picture_that_can_not_be_written_is_refused() {
-    let place = Place::new();
-    record(&place.run("mine", "pong"), &[("agent", 1, [0.0; 3])]);
-    let ran = place.quiver(&["plot", "mine", "--out", "no/such/folder/x"]);
-    assert!(ran.refused().contains("choose another --out"), "{}", ran.err);
+fn a_figure_that_can_not_be_written_is_refused() {
+    let sandbox = Sandbox::new();
+    record(&sandbox.run("mine", "pong"), &[("agent", 1, [0.0; 3])]);
+    sandbox.quiver(&["plot", "mine", "--out", "no/such/folder/x"]).refused_for(&["choose another --out"]);
 }

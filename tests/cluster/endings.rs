@@ -30,7 +30,7 @@ fn everyone_leaves_a_finished_run_and_with_more_frames_it_goes_on_with_the_same_
     }
 }
 
-/// The learner stays for whoever comes late, until it is asked to stop; started again, it says so again.
+/// The learner stays for late members until it is stopped; restarted, it reports the end again.
 #[test]
 fn an_actor_that_starts_when_the_run_has_ended_hears_of_it_and_leaves() {
     const LONGER_THAN_THE_TEST: u32 = 3600;
@@ -45,14 +45,14 @@ fn an_actor_that_starts_when_the_run_has_ended_hears_of_it_and_leaves() {
         assert_eq!(cluster.learner.ended(), None);
         cluster.learner.signal(Signal::TERM);
         assert_eq!(cluster.learner.end().code(), Some(0));
-        // These find nobody and wait.
+        // These find no learner and wait.
         cluster.start_actor(0);
         evaluator = cluster.start_member("evaluator", &["--evaluate"]);
         cluster.start_learner();
     }
 }
 
-/// What was changed in mid-run lasts, unless something else is said when the run goes on. Launcher and learner agree.
+/// What was changed in mid-run lasts, unless the resumed run sets something else. Launcher and learner agree.
 #[test]
 fn a_run_goes_on_without_a_lost_shard_until_it_is_told_otherwise() {
     let flags = |frames| ["--min-size", "128", "--evaluate-final-episodes", "2", "--frames", frames];
@@ -64,13 +64,13 @@ fn a_run_goes_on_without_a_lost_shard_until_it_is_told_otherwise() {
     ends(&mut launched, 600);
     let said = |launched: &Launched| launched.file("adjusted.json").unwrap_or_default();
     let changes = [("without_shards".to_owned(), "1".to_owned())].into();
-    run::adjusted::keep(launched.run(), &changes).unwrap();
+    run::adjusted::save(launched.run(), &changes).unwrap();
     let data = launched.run().join("replay/shard-1");
     std::fs::remove_dir_all(&data).unwrap();
     launched.resume(&["--frames", "900"]);
     ends(&mut launched, 900);
     assert!(said(&launched).contains("\"1\""));
-    assert!(!data.exists(), "nobody has started it");
+    assert!(!data.exists(), "no process has started it");
     launched.resume(&["--frames", "1500", "--without-shards", "none"]);
     ends(&mut launched, 1500);
     assert!(data.exists());

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use proto::v1;
+use proto::{PackedBatch, v1};
 use rpc::address::Address;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -108,7 +108,7 @@ impl Cluster {
         self.actors[index] = actor(self.folder.path(), index);
     }
 
-    /// An evaluator, or an actor without a wish for an index.
+    /// An evaluator, or an actor that requests no index.
     pub fn start_member(&self, name: &str, flags: &[&str]) -> Process {
         let mut arguments = vec!["--learner".into(), self.learner_address().to_string()];
         arguments.extend(flags.iter().map(ToString::to_string));
@@ -127,16 +127,24 @@ impl Cluster {
         self.info(shard).shard.unwrap().tables.first().copied().unwrap_or_default()
     }
 
+    /// The items of a shard, as far as a thousand draws show them.
+    pub fn items(&self, shard: usize) -> PackedBatch {
+        let (run, incarnation) = self.run();
+        let address = self.shard_address(shard);
+        let drawn = wire::sample(&address, &run, incarnation, wire::even_points(1000));
+        self.runtime.block_on(drawn).unwrap_or_default()
+    }
+
     /// Gradient steps of the learner's life.
     pub fn updates(&self) -> f64 {
-        self.learner.metric("learner_updates_total")
+        self.learner.metric("quiver_learner_updates_total")
     }
 
     /// Whether the learner says that it waits for one of these.
     pub fn learner_waits_for(&self, whats: &[&str]) -> bool {
         let text = self.learner.page("/metrics");
         let waits =
-            |what| crate::process::metric(&text, &format!("learner_waiting{{for=\"{what}\"}}")) == 1.0;
+            |what| crate::process::metric(&text, &format!("quiver_learner_waiting{{for=\"{what}\"}}")) == 1.0;
         whats.iter().any(waits)
     }
 

@@ -42,7 +42,7 @@ fn kill(entry: &Entry) {
 /// Waits until a learner, whichever, makes updates.
 #[track_caller]
 fn moves_on(launched: &mut Launched) {
-    let updates = "learner_updates_total";
+    let updates = "quiver_learner_updates_total";
     let mut life: Option<(u32, f64)> = None;
     until_some("training moves on", || {
         assert!(launched.process.ended().is_none(), "the launcher ended: {}", launched.process.log());
@@ -109,7 +109,7 @@ fn fifty_kills_of_any_process_are_survived_and_no_transition_is_doubled() {
         let entry = launched.child(name);
         kill(&entry);
         *killed.entry(name).or_insert(0) += 1;
-        println!("kill {number}: {name}, {:?} frames", launched.learner("learner_frames"));
+        println!("kill {number}: {name}, {:?} frames", launched.learner("quiver_learner_frames"));
         // Mostly it is survived before the next one comes, sometimes two come together.
         if rng.random_range(0..4) > 0 {
             moves_on(&mut launched);
@@ -129,7 +129,7 @@ fn fifty_kills_of_any_process_are_survived_and_no_transition_is_doubled() {
     launched.are_gone(&children);
     let kept = launched.newest_checkpoint();
 
-    // From it the run goes on, is killed at some more, and comes to its end.
+    // The run resumes from it, is killed some more times, and finishes.
     let budget = kept + 4000;
     launched.resume(&["--frames", &budget.to_string()]);
     for name in names {
@@ -137,7 +137,10 @@ fn fifty_kills_of_any_process_are_survived_and_no_transition_is_doubled() {
         moves_on(&mut launched);
         seen.look(&launched, &runtime);
     }
-    assert!(launched.learner("learner_frames").is_none_or(|frames| frames >= kept as f64), "it goes on");
+    assert!(
+        launched.learner("quiver_learner_frames").is_none_or(|frames| frames >= kept as f64),
+        "it resumes"
+    );
     let children = launched.roster();
     assert_eq!(launched.process.end().code(), Some(0), "{}", launched.process.log());
     launched.are_gone(&children);

@@ -38,7 +38,7 @@ impl Launched {
         Self { process, run, folder, _turn: turn }
     }
 
-    /// Goes on with the run after the launcher has ended.
+    /// Resumes the run after the launcher has ended.
     pub fn resume(&mut self, flags: &[&str]) {
         let words = ["train".into(), "--resume".into(), path(&self.run)];
         self.process = Self::launch(self.folder.path(), words.into_iter(), flags);
@@ -117,7 +117,7 @@ impl Launched {
     #[track_caller]
     pub fn are_gone(&self, entries: &[Entry]) {
         until(&format!("all are gone of {entries:?}"), || !entries.iter().any(is_there));
-        until("nobody is listed", || self.roster().is_empty());
+        until("no process is listed", || self.roster().is_empty());
     }
 }
 

@@ -34,7 +34,7 @@ fn the_documented_metrics_are_exactly_those_that_the_processes_export() {
     let cluster = Cluster::start(1, 1, &["--min-size", "128"]);
     let evaluator = cluster.start_member("evaluator", &["--evaluate"]);
     cluster.moves_on(&[0]);
-    until("there is an evaluation", || evaluator.metric("actor_evaluations_total") >= 1.0);
+    until("there is an evaluation", || evaluator.metric("quiver_actor_evaluations_total") >= 1.0);
     let processes = [&cluster.shards[0], &cluster.learner, &cluster.actors[0], &evaluator];
     let exported: BTreeSet<String> = processes
         .iter()

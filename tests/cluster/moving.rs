@@ -7,7 +7,6 @@ use tonic::Code;
 use crate::adjusting::adjust;
 use crate::harness::Cluster;
 use crate::process::until;
-use crate::wire::{self, even_points};
 
 const FLAGS: [&str; 4] = ["--min-size", "128", "--lanes", "2"];
 
@@ -15,12 +14,9 @@ fn name(cluster: &Cluster, address: usize) -> String {
     cluster.info(address).shard.unwrap().id
 }
 
-/// Actors and lanes among the items of whoever is at an address.
+/// Actors and lanes among the items of the shard at an address.
 fn lanes(cluster: &Cluster, address: usize) -> BTreeSet<(u32, u32)> {
-    let (run, incarnation) = cluster.run();
-    let address = cluster.shard_address(address);
-    let drawn = wire::sample(&address, &run, incarnation, even_points(1000));
-    let batch = cluster.runtime.block_on(drawn).unwrap_or_default();
+    let batch = cluster.items(address);
     batch.items().map(|item| (item.lane().actor, item.lane().lane)).collect()
 }
 
@@ -28,7 +24,7 @@ fn lanes(cluster: &Cluster, address: usize) -> BTreeSet<(u32, u32)> {
 fn shards_that_come_back_at_each_others_addresses_keep_their_items_and_their_lanes() {
     let mut cluster = Cluster::start(2, 2, &FLAGS);
     cluster.moves_on(&[0, 1]);
-    // Whoever has nothing takes the place of the one that is gone.
+    // The empty shard takes the place of the lost one.
     for (address, data) in [(0, "a"), (1, "b")] {
         cluster.shards[address].kill();
         cluster.start_shard_with(address, data);
@@ -49,10 +45,14 @@ fn shards_that_come_back_at_each_others_addresses_keep_their_items_and_their_lan
         assert_eq!(lanes(&cluster, address), before[shard], "and no lanes of the other");
     }
     for actor in &cluster.actors {
-        assert_eq!(actor.metric("actor_incarnations_total"), 1.0, "nobody had to begin anew");
+        assert_eq!(
+            actor.metric("quiver_actor_incarnations_total"),
+            1.0,
+            "no actor had to rejoin as a new member"
+        );
     }
     let learner = cluster.learner.log();
-    assert!(learner.contains("two shards have changed places"), "{learner}");
+    assert!(learner.contains("two shards have swapped addresses"), "{learner}");
 
     // The run remembers who is who.
     cluster.learner.kill();
@@ -79,14 +79,14 @@ fn a_run_can_be_told_to_go_on_without_a_shard_and_with_it_again() {
     cluster.moves_on(&[0]);
     until("the lanes of the lost shard write to the other", || lanes(&cluster, 0).len() == 4);
 
-    let members = |cluster: &Cluster| cluster.learner.metric("learner_members{role=\"actor\"}");
-    until("nobody follows the learner twice", || members(&cluster) == 2.0);
+    let members = |cluster: &Cluster| cluster.learner.metric("quiver_learner_members{role=\"actor\"}");
+    until("no member follows the learner twice", || members(&cluster) == 2.0);
 
     // It lasts, until someone says otherwise.
     cluster.learner.kill();
     cluster.start_learner();
     cluster.moves_on(&[0]);
-    // One that is not there yet is waited for by nobody.
+    // No one waits for a shard that is not there yet.
     adjust(&cluster, "without_shards", "none").unwrap();
     cluster.moves_on(&[0]);
     cluster.learner.kill();
@@ -95,9 +95,9 @@ fn a_run_can_be_told_to_go_on_without_a_shard_and_with_it_again() {
     assert_eq!(lanes(&cluster, 0).len(), 4);
     cluster.start_shard(1);
     cluster.moves_on(&[0, 1]);
-    until("nobody follows the learner twice", || members(&cluster) == 2.0);
+    until("no member follows the learner twice", || members(&cluster) == 2.0);
     let learner = cluster.learner.log();
-    assert!(learner.contains("the run goes on with this shard again"), "{learner}");
+    assert!(learner.contains("shard is part of the run again"), "{learner}");
 }
 
 #[test]

@@ -30,7 +30,7 @@ impl Named {
     /// The name leads to these from now on.
     fn lead_to(&self, ips: &[&str]) {
         let lines: String = ips.iter().map(|ip| format!("{ip} shards.test\n")).collect();
-        // Whoever reads it sees all of it or what was there before.
+        // A reader sees all of it or the former content.
         let unfinished = self.folder.path().join("hosts.new");
         fs::write(&unfinished, lines).unwrap();
         fs::rename(unfinished, self.folder.path().join("hosts")).unwrap();
@@ -51,8 +51,10 @@ impl Named {
     /// Training makes progress from here, with inserts into each of these.
     #[track_caller]
     fn moves_on(&self, ips: &[&str]) {
-        let updates = self.learner.metric("learner_updates_total");
-        until("the learner makes updates", || self.learner.metric("learner_updates_total") > updates + 40.0);
+        let updates = self.learner.metric("quiver_learner_updates_total");
+        until("the learner makes updates", || {
+            self.learner.metric("quiver_learner_updates_total") > updates + 40.0
+        });
         for ip in ips {
             let inserts = self.inserts(ip);
             until(&format!("the shard at {ip} is inserted into"), || self.inserts(ip) > inserts + 20);
@@ -92,7 +94,7 @@ fn shards_behind_one_name_are_counted_once_and_found_again_wherever_they_are() {
     let socket = format!("unix:{}", folder.path().join("l").display());
     let actor = Process::start(folder.path(), "actor", "quiver-actor", &["--learner".into(), socket]);
     let mut named = Named { folder, runtime: wire::runtime(), port, learner: learner_process, _actor: actor };
-    until("the learner looks for the shards", || named.learner.log().contains("looking for the shards"));
+    until("the learner looks for the shards", || named.learner.log().contains("discovering shards"));
 
     // The second is there a little later than the name that leads to it.
     named.lead_to(&["127.0.0.11", "127.0.0.12"]);
@@ -107,7 +109,7 @@ fn shards_behind_one_name_are_counted_once_and_found_again_wherever_they_are() {
     first = named.shard("127.0.0.13", "data");
     named.lead_to(&["127.0.0.12", "127.0.0.13"]);
     named.moves_on(&["127.0.0.12", "127.0.0.13"]);
-    assert_eq!(named.name("127.0.0.13"), names[0], "whoever takes the slot is the shard");
+    assert_eq!(named.name("127.0.0.13"), names[0], "the process that takes the slot is the shard");
     assert!(named.inserts("127.0.0.13") > held, "it has what it had");
 
     // A stranger comes where the other one was, and another one joins them.
@@ -119,7 +121,11 @@ fn shards_behind_one_name_are_counted_once_and_found_again_wherever_they_are() {
     named.lead_to(&["127.0.0.12", "127.0.0.13", "127.0.0.14", "127.0.0.15"]);
     named.moves_on(&["127.0.0.13", "127.0.0.14"]);
     assert_eq!([named.name("127.0.0.13"), named.name("127.0.0.14")], names);
-    assert_eq!([named.inserts("127.0.0.12"), named.inserts("127.0.0.15")], [0, 0], "nobody wrote to those");
+    assert_eq!(
+        [named.inserts("127.0.0.12"), named.inserts("127.0.0.15")],
+        [0, 0],
+        "no writer wrote to those"
+    );
 
     // A learner that comes back asks for those that it began with, all of whom have moved meanwhile.
     named.learner.kill();

@@ -7,7 +7,7 @@ use crate::process::until;
 fn the_page_follows_a_run_and_knows_its_past_after_a_restart() {
     let mut cluster = Cluster::start(2, 1, &["--min-size", "128"]);
     let evaluator = cluster.start_member("evaluator", &["--evaluate"]);
-    until("there is an evaluation", || evaluator.metric("actor_evaluations_total") >= 1.0);
+    until("there is an evaluation", || evaluator.metric("quiver_actor_evaluations_total") >= 1.0);
     let shows = |cluster: &Cluster, words: &str| {
         until(&format!("the page shows {words}"), || cluster.learner.page("/").contains(words));
     };

@@ -150,7 +150,7 @@ pub fn metric(text: &str, name: &str) -> f64 {
     line.unwrap_or_else(|| panic!("no {name} in {text}")).rsplit_once(' ').unwrap().1.parse().unwrap()
 }
 
-/// GET over plain HTTP; `None` if nobody answers.
+/// GET over plain HTTP; `None` without an answer.
 pub fn get(base: &str, path: &str) -> Option<String> {
     let address = base.strip_prefix("http://")?;
     let mut stream = TcpStream::connect(address).ok()?;

@@ -110,8 +110,11 @@ impl Replay for Older {
         passed_on!(self, inspect, request)
     }
 
-    async fn look(&self, request: Request<v1::LookRequest>) -> Result<Response<v1::LookReply>, Status> {
-        passed_on!(self, look, request)
+    async fn get_item(
+        &self,
+        request: Request<v1::GetItemRequest>,
+    ) -> Result<Response<v1::GetItemReply>, Status> {
+        passed_on!(self, get_item, request)
     }
 
     async fn snapshot(
@@ -141,6 +144,7 @@ fn a_shard_that_can_not_say_how_reliable_targets_are_ends_the_run_with_a_reason(
     cluster.start_learner_with_shards(&[older]);
     assert_eq!(cluster.learner.end().code(), Some(1));
     let log = cluster.learner.log();
-    let reason = "the shard can't say how reliable targets are: run the same version of quiver everywhere";
+    let reason =
+        "the shard does not compute reliabilities: run the same version of quiver on learner and shards";
     assert!(log.contains(reason), "{log}");
 }

@@ -2,48 +2,40 @@
 
 use std::collections::BTreeSet;
 
+use proto::v1;
 use proto::v1::insert_request::Message;
-use proto::{Batch, v1};
 use replay::testing::{Lane, NOOP};
 use rustix::process::Signal;
 use tonic::{Code, Status};
 
 use crate::harness::Cluster;
-use crate::process::until;
-use crate::wire::{self, even_points, patiently, shard_client};
+use crate::process::{Process, until};
+use crate::wire::{self, patiently, shard_client};
 
 const FLAGS: [&str; 2] = ["--min-size", "128"];
 
-/// What is in a shard, as far as a thousand draws show it.
-fn items(cluster: &Cluster, shard: usize) -> Batch {
-    let (run, incarnation) = cluster.run();
-    let address = cluster.shard_address(shard);
-    let drawn = wire::sample(&address, &run, incarnation, even_points(1000));
-    cluster.runtime.block_on(drawn).unwrap_or_default()
-}
-
 /// Incarnations of an actor among the items of a shard.
 fn incarnations(cluster: &Cluster, shard: usize, actor: u32) -> BTreeSet<u64> {
-    let batch = items(cluster, shard);
+    let batch = cluster.items(shard);
     let lanes = batch.items().map(|item| item.lane());
     lanes.filter(|lane| lane.actor == actor).map(|lane| lane.incarnation).collect()
 }
 
 /// With the actors stopped, the learner's frames come to be what the shards have counted (CartPole skips none).
 fn frames_agree(cluster: &Cluster) -> u64 {
-    cluster.actors.iter().for_each(crate::process::Process::stop);
+    cluster.actors.iter().for_each(Process::stop);
     let counted = || (0..cluster.shards.len()).map(|shard| cluster.counters(shard).actions).sum::<u64>();
     until("the learner's frames are the shards' count", || {
-        cluster.learner.metric("learner_frames") == counted() as f64
+        cluster.learner.metric("quiver_learner_frames") == counted() as f64
     });
-    cluster.actors.iter().for_each(crate::process::Process::go_on);
+    cluster.actors.iter().for_each(Process::go_on);
     counted()
 }
 
 #[test]
 fn a_restarted_learners_weights_replace_newer_numbered_ones_of_its_former_life() {
     let mut cluster = Cluster::start(1, 1, &FLAGS);
-    let version = |cluster: &Cluster| cluster.actors[0].metric("actor_weights_version");
+    let version = |cluster: &Cluster| cluster.actors[0].metric("quiver_actor_weights_version");
     until("the actor has weights of some age", || version(&cluster) >= 500.0);
     assert_eq!(cluster.run().1, 1);
     cluster.learner.kill();
@@ -51,12 +43,16 @@ fn a_restarted_learners_weights_replace_newer_numbered_ones_of_its_former_life()
     cluster.start_learner();
     // The run has no checkpoint, so the learner begins anew. What acted is written in every step.
     until("there is experience from weights with a smaller number of a newer learner", || {
-        let batch = items(&cluster, 0);
+        let batch = cluster.items(0);
         let mut acted = batch.items().filter_map(|item| item.steps().next()).map(|taken| taken.weights);
         acted.any(|weights| weights.incarnation == 2 && weights.number < before)
     });
     assert_eq!(cluster.run().1, 2);
-    assert_eq!(cluster.actors[0].metric("actor_incarnations_total"), 1.0, "the actor went on as it was");
+    assert_eq!(
+        cluster.actors[0].metric("quiver_actor_incarnations_total"),
+        1.0,
+        "the actor went on as it was"
+    );
     cluster.moves_on(&[0]);
     frames_agree(&cluster);
 }
@@ -73,7 +69,7 @@ fn a_restarted_actors_experience_is_accepted_and_its_former_life_is_fenced() {
     });
     cluster.moves_on(&[0]);
 
-    let fenced = "replay_requests_refused_total{reason=\"fenced\"}";
+    let fenced = "quiver_replay_requests_refused_total{reason=\"fenced\"}";
     let before = cluster.shards[0].metric(fenced);
     let status = cluster.runtime.block_on(write_as(&cluster, 0, old)).expect_err("it was replaced");
     assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
@@ -85,7 +81,7 @@ fn a_restarted_actors_experience_is_accepted_and_its_former_life_is_fenced() {
 async fn write_as(cluster: &Cluster, actor: u32, incarnation: u64) -> Result<(), Status> {
     let address = cluster.shard_address(0);
     let v1::InfoReply { run, store, .. } = wire::info(&address).await;
-    let store = store.expect("the learner has told");
+    let store = store.expect("the learner has configured it");
     let hello = v1::InsertHello {
         caller: Some(proto::caller(&run)),
         actor,
@@ -115,8 +111,10 @@ fn an_actor_that_loses_its_place_joins_again_as_a_new_one() {
     let cluster = Cluster::start(1, 1, &FLAGS);
     cluster.moves_on(&[0]);
     let _usurper = cluster.start_member("usurper", &["--index", "0"]);
-    until("the first actor has joined again", || cluster.actors[0].metric("actor_incarnations_total") == 2.0);
-    until("both are there", || cluster.learner.metric("learner_members{role=\"actor\"}") == 2.0);
+    until("the first actor has joined again", || {
+        cluster.actors[0].metric("quiver_actor_incarnations_total") == 2.0
+    });
+    until("both are there", || cluster.learner.metric("quiver_learner_members{role=\"actor\"}") == 2.0);
     for actor in [0, 1] {
         until(&format!("actor {actor} is heard"), || !incarnations(&cluster, 0, actor).is_empty());
     }
@@ -130,7 +128,7 @@ fn a_learner_asked_to_stop_leaves_a_checkpoint_and_goes_on_from_it() {
     let mut cluster = Cluster::start(2, 2, &FLAGS);
     cluster.moves_on(&[0, 1]);
     let frames = frames_agree(&cluster);
-    let published = cluster.learner.metric("learner_weights_version");
+    let published = cluster.learner.metric("quiver_learner_weights_version");
     assert!(published > 0.0);
     cluster.learner.signal(Signal::TERM);
     assert_eq!(cluster.learner.end().code(), Some(0));
@@ -139,11 +137,11 @@ fn a_learner_asked_to_stop_leaves_a_checkpoint_and_goes_on_from_it() {
 
     cluster.start_learner();
     let text = cluster.learner.page("/metrics");
-    assert!(crate::process::metric(&text, "learner_updates_total") >= 0.0);
+    assert!(crate::process::metric(&text, "quiver_learner_updates_total") >= 0.0);
     until("it has published what it went on from", || {
-        cluster.learner.metric("learner_weights_version") >= published
+        cluster.learner.metric("quiver_learner_weights_version") >= published
     });
-    assert!(cluster.learner.log().contains("going on from"));
+    assert!(cluster.learner.log().contains("resumed from a checkpoint"));
     cluster.moves_on(&[0, 1]);
     assert!(frames_agree(&cluster) > frames);
     assert_eq!(cluster.run().1, 2);

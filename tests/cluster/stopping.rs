@@ -1,10 +1,11 @@
-//! Each side, each shard and each pair, stopped and killed in every order: the rest waits or goes on as it should, says
-//! for what, and training goes on afterwards.
+//! Each side, each shard and each pair, stopped and killed in every order: the rest waits or continues as it should, reports
+//! on what it is blocked, and training resumes afterwards.
 
 use std::cell::Cell;
+use std::slice;
 
 use crate::harness::Cluster;
-use crate::process::until;
+use crate::process::{Process, until};
 
 /// What is stopped or killed as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,28 +35,25 @@ fn pairs() -> impl Iterator<Item = [Part; 2]> {
     PARTS.into_iter().flat_map(with)
 }
 
-fn stop(cluster: &Cluster, part: Part) {
+/// The processes of a part.
+fn processes(cluster: &mut Cluster, part: Part) -> &mut [Process] {
     match part {
-        Part::Learner => cluster.learner.stop(),
-        Part::Actors => cluster.actors.iter().for_each(crate::process::Process::stop),
-        Part::Shard(index) => cluster.shards[index].stop(),
+        Part::Learner => slice::from_mut(&mut cluster.learner),
+        Part::Actors => &mut cluster.actors,
+        Part::Shard(index) => slice::from_mut(&mut cluster.shards[index]),
     }
 }
 
-fn go_on(cluster: &Cluster, part: Part) {
-    match part {
-        Part::Learner => cluster.learner.go_on(),
-        Part::Actors => cluster.actors.iter().for_each(crate::process::Process::go_on),
-        Part::Shard(index) => cluster.shards[index].go_on(),
-    }
+fn stop(cluster: &mut Cluster, part: Part) {
+    processes(cluster, part).iter().for_each(Process::stop);
+}
+
+fn go_on(cluster: &mut Cluster, part: Part) {
+    processes(cluster, part).iter().for_each(Process::go_on);
 }
 
 fn kill(cluster: &mut Cluster, part: Part) {
-    match part {
-        Part::Learner => cluster.learner.kill(),
-        Part::Actors => cluster.actors.iter_mut().for_each(crate::process::Process::kill),
-        Part::Shard(index) => cluster.shards[index].kill(),
-    }
+    processes(cluster, part).iter_mut().for_each(Process::kill);
 }
 
 fn start(cluster: &mut Cluster, part: Part) {
@@ -95,7 +93,7 @@ fn the_rest_waits_or_goes_on(cluster: &Cluster, stopped: &[Part]) {
             until_held(&what, || cluster.updates(), || cluster.learner_waits_for(waits_for));
         }
         until("the learner knows how many shards answer", || {
-            cluster.learner.metric("learner_shards_reachable") == shards.len() as f64
+            cluster.learner.metric("quiver_learner_shards_reachable") == shards.len() as f64
         });
     }
     if !is_stopped(Part::Actors) {
@@ -103,8 +101,8 @@ fn the_rest_waits_or_goes_on(cluster: &Cluster, stopped: &[Part]) {
             if is_stopped(Part::Learner) || is_stopped(Part::Shard(index)) {
                 until_held(
                     &format!("actor {index} waits for its shard"),
-                    || actor.metric("actor_agent_steps_total"),
-                    || actor.metric("actor_waiting{for=\"shard\"}") == 1.0,
+                    || actor.metric("quiver_actor_agent_steps_total"),
+                    || actor.metric("quiver_actor_waiting{for=\"shard\"}") == 1.0,
                 );
             }
         }
@@ -112,11 +110,11 @@ fn the_rest_waits_or_goes_on(cluster: &Cluster, stopped: &[Part]) {
     if is_stopped(Part::Learner) && !is_stopped(Part::Actors) {
         for &shard in &shards {
             until(&format!("a writer waits at shard {shard}"), || {
-                cluster.shards[shard].metric("replay_writers_waiting") >= 1.0
+                cluster.shards[shard].metric("quiver_replay_writers_waiting") >= 1.0
             });
-            let standing = cluster.info(shard).shard.unwrap();
-            let inserts = standing.counters.unwrap().inserts;
-            assert!(inserts >= standing.inserts_allowed && standing.writers_waiting >= 1, "{standing:?}");
+            let status = cluster.info(shard).shard.unwrap();
+            let inserts = status.counters.unwrap().inserts;
+            assert!(inserts >= status.inserts_allowed && status.writers_blocked >= 1, "{status:?}");
         }
     }
 }
@@ -130,7 +128,7 @@ fn whoever_is_stopped_alone_the_rest_says_so_in_words() {
 
     cluster.learner.stop();
     for actor in &cluster.actors {
-        says(&|| actor.log(), "the learner grants no more inserts");
+        says(&|| actor.log(), "a grant of more inserts by the learner");
         until("health says so", || actor.page("/healthz").starts_with("waiting for the shards"));
     }
     cluster.learner.go_on();
@@ -139,14 +137,14 @@ fn whoever_is_stopped_alone_the_rest_says_so_in_words() {
         until("health is well again", || actor.page("/healthz") == "ok\n");
     }
 
-    cluster.actors.iter().for_each(crate::process::Process::stop);
-    says(&|| cluster.learner.log(), "for_what=actors:");
-    cluster.actors.iter().for_each(crate::process::Process::go_on);
+    cluster.actors.iter().for_each(Process::stop);
+    says(&|| cluster.learner.log(), "blocked_on=actors:");
+    cluster.actors.iter().for_each(Process::go_on);
     cluster.moves_on(&[0, 1]);
 
     cluster.shards[0].stop();
-    says(&|| cluster.learner.log(), "the shard does not answer; drawing elsewhere");
-    says(&|| cluster.actors[0].log(), "waiting for the shard");
+    says(&|| cluster.learner.log(), "shard unreachable; sampling from the other shards");
+    says(&|| cluster.actors[0].log(), "shard unreachable");
     cluster.shards[1].stop();
     says(&|| cluster.learner.log(), &format!("last at {}", cluster.shard_address(0)));
     cluster.shards[0].go_on();
@@ -156,21 +154,21 @@ fn whoever_is_stopped_alone_the_rest_says_so_in_words() {
 
 #[test]
 fn each_part_and_each_pair_can_be_stopped_in_every_order_and_training_goes_on() {
-    let cluster = cluster();
+    let mut cluster = cluster();
     for part in PARTS {
-        stop(&cluster, part);
+        stop(&mut cluster, part);
         the_rest_waits_or_goes_on(&cluster, &[part]);
-        go_on(&cluster, part);
+        go_on(&mut cluster, part);
         cluster.moves_on(&[0, 1]);
     }
     // Each pair comes in both orders, of which the one of going on matters: stops follow each other at once.
     for pair in pairs() {
         println!("stopping {pair:?}");
-        pair.iter().for_each(|&part| stop(&cluster, part));
+        pair.iter().for_each(|&part| stop(&mut cluster, part));
         the_rest_waits_or_goes_on(&cluster, &pair);
-        go_on(&cluster, pair[0]);
+        go_on(&mut cluster, pair[0]);
         the_rest_waits_or_goes_on(&cluster, &pair[1..]);
-        go_on(&cluster, pair[1]);
+        go_on(&mut cluster, pair[1]);
         cluster.moves_on(&[0, 1]);
     }
 }

@@ -1,4 +1,4 @@
-//! Whoever has no business with the learner, or talks nonsense: refused with the right status, counted, and nobody else
+//! Strangers and malformed calls are refused by the learner with the right status and counted, and no one else
 //! notices. What a shard refuses is tested in `replay-server`.
 
 use std::io::{Read, Write};
@@ -40,11 +40,11 @@ fn refused<T: std::fmt::Debug>(
 }
 
 fn counted(reason: &str) -> String {
-    format!("learner_requests_refused_total{{reason=\"{reason}\"}}")
+    format!("quiver_learner_requests_refused_total{{reason=\"{reason}\"}}")
 }
 
 fn unread(reason: &str) -> String {
-    format!("rpc_messages_refused_total{{reason=\"{reason}\"}}")
+    format!("quiver_rpc_messages_refused_total{{reason=\"{reason}\"}}")
 }
 
 #[test]
@@ -100,11 +100,14 @@ fn strangers_and_nonsense_are_refused_and_counted_and_training_goes_on() {
         v1::ReportRequest { evaluation: players(&"x".repeat(65), &[1.0]), ..member.clone() },
         v1::ReportRequest { caller: None, ..member.clone() },
     ];
-    let episodes = cluster.learner.metric("learner_episodes_total");
+    let episodes = cluster.learner.metric("quiver_learner_episodes_total");
     for request in nonsense {
         refused(&cluster, report(request), Code::InvalidArgument, &counted("invalid"));
     }
-    assert!(cluster.learner.metric("learner_episodes_total") < episodes + 4096.0, "nothing of it was taken");
+    assert!(
+        cluster.learner.metric("quiver_learner_episodes_total") < episodes + 4096.0,
+        "nothing of it was taken"
+    );
 
     // A member that was replaced.
     cluster.runtime.block_on(patiently(call_join(seat))).unwrap();
@@ -125,7 +128,7 @@ fn strangers_and_nonsense_are_refused_and_counted_and_training_goes_on() {
     let large = v1::JoinRequest { run: "x".repeat(5 << 20), ..join() };
     refused(&cluster, call_join(large), Code::ResourceExhausted, &unread("too_large"));
     refused(&cluster, join_with_a_report(&address, member), Code::InvalidArgument, &unread("malformed"));
-    let cut_off = "rpc_connections_refused_total{reason=\"not_http2\"}";
+    let cut_off = "quiver_rpc_connections_refused_total{reason=\"not_http2\"}";
     let before = cluster.learner.metric(cut_off);
     garbage(&cluster, b"GET / HTTP/1.1\r\nHost: learner\r\n\r\n");
     garbage(&cluster, &[0x16, 0x03, 0x01, 0xff, 0xff, 0x00, 0xde, 0xad]);
@@ -133,7 +136,11 @@ fn strangers_and_nonsense_are_refused_and_counted_and_training_goes_on() {
     garbage(&cluster, &[&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &[0xff; 4096]].concat());
 
     cluster.moves_on(&[0]);
-    assert_eq!(cluster.actors[0].metric("actor_incarnations_total"), 1.0, "the actor was not disturbed");
+    assert_eq!(
+        cluster.actors[0].metric("quiver_actor_incarnations_total"),
+        1.0,
+        "the actor was not disturbed"
+    );
 }
 
 /// A message whose fields are of other types than the method's.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proto::limits::SAMPLE_BYTES_MAX;
 use proto::v1::learner_client::LearnerClient;
 use proto::v1::replay_client::ReplayClient;
-use proto::{Batch, v1};
+use proto::{PackedBatch, v1};
 use rpc::address::Address;
 use rpc::channel::{Channel, channel};
 use tokio::runtime::Runtime;
@@ -51,14 +51,14 @@ pub async fn sample(
     run: &str,
     learner_incarnation: u32,
     points: Vec<f64>,
-) -> Result<Batch, Status> {
+) -> Result<PackedBatch, Status> {
     let caller = Some(proto::caller(run));
     let request = v1::SampleRequest { caller, learner_incarnation, points, ..v1::SampleRequest::default() };
     let answer = async {
         let mut replies = shard_client(address).sample(tokio_stream::once(request)).await?.into_inner();
         let reply = replies.message().await?.ok_or_else(|| Status::unavailable("no reply"))?;
         // Whatever the environment: its stack and actions are not what is tested here.
-        Batch::new(reply.batch.unwrap_or_default(), 255, u16::MAX)
+        PackedBatch::new(reply.batch.unwrap_or_default(), 255, u16::MAX)
             .map_err(|error| Status::internal(error.to_string()))
     };
     timeout(Duration::from_secs(10), answer)

@@ -1,4 +1,4 @@
-"""The cluster as a user sees it: docker compose on deploy/compose.yaml, and what can be done to single containers."""
+"""The cluster from the user's side: docker compose on deploy/compose.yaml, and operations on single containers."""
 
 import json
 import os
@@ -12,14 +12,14 @@ TRAINING = ["replay", "learner", "evaluator", "actor"]
 
 
 class Cluster:
-    """All of it is one compose project with these variables."""
+    """One compose project with these variables."""
 
     def __init__(self, project, variables):
         self.variables = {"COMPOSE_PROJECT_NAME": project, **variables}
         self.network = f"{project}_cluster"
 
     def compose(self, *words, check=True):
-        # An .env of the developer's own shall not matter.
+        # The developer's own .env must not affect the test.
         return run("docker", "compose", "--env-file", "/dev/null", *words, env=self.variables, cwd=DEPLOY, check=check)
 
     def up(self, **replicas):
@@ -27,7 +27,7 @@ class Cluster:
         self.compose("up", "--detach", "--no-build", *scale)
 
     def containers(self, service):
-        """Ids, also of those that have ended."""
+        """Ids, including those of exited containers."""
         return self.compose("ps", "--all", "--quiet", service).split()
 
     def running(self, service):
@@ -36,13 +36,13 @@ class Cluster:
         return [each["Id"] for each in found if each["State"]["Running"]]
 
     def shards(self):
-        """What each shard says of itself, by name."""
+        """The status that each shard reports, by shard id."""
         hosts = [inspect(container)["Name"][1:] for container in self.running("replay")]
-        looks = [json.loads(self.admin("inspect", f"{host}:7701", "--json"))[0] for host in hosts]
-        return {look["id"]: look for look in looks}
+        reports = [json.loads(self.admin("inspect", f"{host}:7701", "--json"))[0] for host in hosts]
+        return {report["id"]: report for report in reports}
 
     def admin(self, *words):
-        """What an operator types."""
+        """Runs a command as an operator does."""
         return self.compose("run", "--rm", "--no-TTY", "admin", *words)
 
     def logs(self, service):
@@ -73,8 +73,8 @@ def state(container):
 
 
 def kill(container):
-    """SIGKILL to its process, as a crash or the system would do. `docker kill` would be taken for the user's wish to
-    stop it, and nothing would start it again."""
+    """Sends SIGKILL to its process, like a crash or the OOM killer. After `docker kill` Docker would treat the container as
+    stopped by the user and not restart it."""
     before = inspect(container)
     os.kill(before["State"]["Pid"], signal.SIGKILL)
 
@@ -82,18 +82,18 @@ def kill(container):
         now = inspect(container)
         return now["RestartCount"] > before["RestartCount"] and now["State"]["Running"]
 
-    until(f"{before['Name'][1:]} is started again", is_back)
+    until(f"{before['Name'][1:]} is restarted", is_back)
 
 
 def metrics(container):
-    """What a container exports now; nothing if it can't be reached."""
+    """The metrics of a container; empty if it cannot be reached."""
     networks = inspect(container)["NetworkSettings"]["Networks"].values()
     addresses = [network["IPAddress"] for network in networks if network["IPAddress"]]
     return exported(addresses[0]) if addresses else {}
 
 
 def exported(host):
-    """Values by name with labels; nothing if nobody answers."""
+    """Values by name with labels; empty if there is no answer."""
     try:
         with urllib.request.urlopen(f"http://{host}:9100/metrics", timeout=10) as page:
             lines = page.read().decode().splitlines()

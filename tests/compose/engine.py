@@ -1,4 +1,4 @@
-"""A Docker engine of the test's own: its own data, socket and process, ended by its id."""
+"""The test's own Docker engine: with its own data, socket and process, which is stopped by its id."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from shell import WORK, run, say
 
 
 class Engine:
-    """Lives as long as the `with` block, and its data as well unless they are to be kept."""
+    """Runs during the `with` block, which then deletes its data unless `keep` is set."""
 
     def __init__(self, keep=False):
         self.data, self.keep = WORK / "docker", keep
@@ -24,13 +24,13 @@ class Engine:
         host = f"unix://{self.folder}/docker.sock"
         os.environ.update(DOCKER_HOST=host, DOCKER_CONFIG=str(config), DOCKER_BUILDKIT="1")
         os.environ.pop("DOCKER_CONTEXT", None)
-        # Of a test that was killed.
+        # Left over from a test that was killed.
         shutil.rmtree(self.data, ignore_errors=True)
         self.data.mkdir(parents=True)
-        # No default bridge: compose makes a network of its own, and builds need none.
+        # No default bridge: compose creates its own network, and builds need none.
         flags = ["--bridge=none", f"--host={host}", f"--data-root={self.data}", f"--exec-root={self.folder}/exec"]
         flags.append(f"--pidfile={self.folder}/pid")
-        # On a busy machine the engine loses patience with its own half, containerd, and has to be started again.
+        # On a busy machine the engine may time out waiting for containerd and must be started again.
         if not any(self.starts(flags) for _ in range(3)):
             raise SystemExit(f"the engine did not start:\n{self.log.read_text()[-4000:]}")
         say(f"the engine answers (process {self.process.pid})")
@@ -58,8 +58,8 @@ class Engine:
 
     def __exit__(self, *_):
         self.stop()
-        say("the engine has ended")
+        say("the engine has stopped")
         shutil.rmtree(self.folder, ignore_errors=True)
         if not self.keep:
             shutil.rmtree(self.data, ignore_errors=True)
-            say("its data are deleted")
+            say("deleted its data")

@@ -1,7 +1,7 @@
-"""The images that the compose file names, made here: no registry is asked.
+"""Builds the images that the compose file names, without a registry.
 
-The base image is a minimal Debian of the name that the Dockerfile has. Our own image is built by the Dockerfile itself,
-from programs that are compiled already. Prometheus is Debian's; for Grafana something stands in that does nothing."""
+The base image is a minimal Debian with the name that the Dockerfile uses. Quiver's image is built by the Dockerfile itself,
+from compiled programs. Prometheus is Debian's; Grafana is replaced by a placeholder that does nothing."""
 
 import shutil
 
@@ -19,7 +19,7 @@ WORKDIR /prometheus
 ENTRYPOINT ["/bin/prometheus"]
 """
 
-# Nobody there listens to signals.
+# The placeholder does not handle signals.
 GRAFANA = f"""
 FROM {BASE}
 STOPSIGNAL SIGKILL
@@ -32,7 +32,7 @@ def exists(name):
 
 
 def build(name, dockerfile, context, *flags):
-    """Without a network: all that an image needs is at hand."""
+    """Builds an image without network: all its inputs are local."""
     run("docker", "build", "--network=none", *flags, "-t", name, "-f", dockerfile, context)
     size = int(run("docker", "image", "inspect", "-f", "{{.Size}}", name))
     say(f"made {name}, {size / 1e6:.0f} MB")
@@ -46,7 +46,7 @@ def from_text(name, text, context):
 
 
 def all_of(names):
-    """Makes each image that the compose file names."""
+    """Builds each image that the compose file names."""
     if not exists(BASE):
         run("docker", "import", tools.base(), BASE)
     empty = WORK / "empty"
@@ -60,5 +60,5 @@ def all_of(names):
             context = WORK / "context"
             build(name, ROOT / "deploy/Dockerfile", context, "--target", "runtime", "--build-arg", "BINARIES=prebuilt")
             shutil.rmtree(context)
-    # What a build leaves behind to be faster next time is three times what it has made.
+    # The build cache is three times as large as the images.
     run("docker", "builder", "prune", "--all", "--force")

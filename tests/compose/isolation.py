@@ -1,7 +1,7 @@
-"""Namespaces of the test's own for network, mounts and processes.
+"""The test's own namespaces for network, mounts and processes.
 
-What an engine leaves behind on a machine (bridges, firewall rules, mounts, processes of containers) is gone with them,
-however the test ends; an engine that the machine runs already and the ports that it uses do not matter."""
+Everything that an engine leaves behind on a machine (bridges, firewall rules, mounts, processes of containers) disappears with
+the namespaces, however the test ends. The test does not conflict with another engine on the machine or with its ports."""
 
 import fcntl
 import os
@@ -19,35 +19,35 @@ def inside():
 
 
 def alone():
-    """Waits until no other test works in the same folder. The lock is given back by the end of the process."""
+    """Waits until no other test uses the same folder. The end of the process releases the lock."""
     WORK.mkdir(parents=True, exist_ok=True)
     lock = os.open(WORK / "lock", os.O_CREAT | os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def enter():
-    """Returns in a process that is inside. The one outside waits for it and exits as it does."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to end"))
+    """Returns in a process inside the namespaces. The outer process waits for it and exits with its exit code."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("received SIGTERM"))
     if inside():
         be_first_process()
         run("ip", "link", "set", "lo", "up")
         return
-    # If this process is killed, all inside are.
+    # If this process is killed, all processes inside are killed too.
     words = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    # A session of its own: Ctrl-C comes to those inside once, by the hand of this one.
+    # In its own session, so that processes inside receive Ctrl-C only once, forwarded by this process.
     first = subprocess.Popen([*words, sys.executable, *sys.argv], env={**os.environ, INSIDE: "1"}, start_new_session=True)
     sys.exit(waited_for(first))
 
 
 def waited_for(first):
-    """Its exit code. Those inside have to hear of a signal, and clean up; `unshare` itself is deaf to it."""
+    """Returns its exit code. Forwards signals to the processes inside, so that they clean up; `unshare` ignores them."""
 
-    def hand_on(number, _):
+    def forward(number, _):
         for child in children(first.pid):
             os.kill(child, number)
 
     for number in [signal.SIGINT, signal.SIGTERM]:
-        signal.signal(number, hand_on)
+        signal.signal(number, forward)
     return first.wait()
 
 
@@ -57,7 +57,7 @@ def children(process):
 
 
 def be_first_process():
-    """Takes in the orphans of a process namespace, and returns in a child that does the work."""
+    """Reaps the orphans of a process namespace, and returns in a child that does the work."""
     worker = os.fork()
     if not worker:
         return

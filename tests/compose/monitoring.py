@@ -1,4 +1,4 @@
-"""What Prometheus knows of the cluster, by its HTTP interface on the published port."""
+"""Queries Prometheus about the cluster, over HTTP on the published port."""
 
 import json
 import time
@@ -14,7 +14,7 @@ class Prometheus:
         self.base = f"http://127.0.0.1:{port}"
 
     def results(self, expression):
-        """The series that an expression gives now, or none if Prometheus does not answer."""
+        """The current series of an expression, or none if Prometheus does not answer."""
         url = f"{self.base}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
         try:
             with urllib.request.urlopen(url, timeout=10) as answer:
@@ -26,18 +26,18 @@ class Prometheus:
         return [float(series["value"][1]) for series in self.results(expression)]
 
     def value(self, selector, since=0.0):
-        """The sum of what was scraped after a moment, by the system's clock; None if nothing was."""
+        """The sum over scrapes after `since`, by the system's clock; None if there is none."""
         values = self.query(f"sum({selector} and timestamp({selector}) > {since})")
         return values[0] if values else None
 
     def until_shows(self, what, counts):
-        """Waits until each of these has that value, by a scrape that is yet to come."""
+        """Waits until each of these has that value in a future scrape."""
         begun = time.time()
         until(what, lambda: all(self.value(selector, begun) == count for selector, count in counts.items()))
 
     def advance(self, what, goals, patience=240.0):
-        """Waits until each of these has grown by so much, from what the next scrape finds. One may start over on the way:
-        then what counts is how far it has come since."""
+        """Waits until each of these has grown by its goal since the next scrape. A counter may restart meanwhile; then its
+        growth counts from the restart."""
         begun, floors, left = time.time(), {}, dict(goals)
 
         def have_grown():
@@ -51,14 +51,13 @@ class Prometheus:
 
         until(f"{what} advance", have_grown, patience)
 
-    def training_goes_on(self):
-        goals = {"learner_frames": 400, "learner_updates_total": 20, "learner_weights_version": 20}
+    def training_advances(self):
+        goals = {"quiver_learner_frames": 400, "quiver_learner_updates_total": 20, "quiver_learner_weights_version": 20}
         self.advance("frames, updates and weights", goals)
 
     def counted(self, selector, window="1h"):
-        """How far a counter has come in each process that ever was, by the moment when the process began. An address is
-        no name for one: it may change, and lead to another process later. What was counted between the last scrape of a
-        process and its end is not known."""
+        """The final value of a counter in each process of the window. Processes are identified by their start time, not by
+        address, which another process may get later. Counts between the last scrape of a process and its end are unknown."""
         begun = {}
         for series in self.results(f"process_start_time_seconds[{window}]"):
             begun.update(((series["metric"]["instance"], at), float(value)) for at, value in series["values"])

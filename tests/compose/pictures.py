@@ -1,15 +1,15 @@
-"""Screenshots of what people look at, by Chromium (Debian's package)."""
+"""Takes screenshots of the web pages with Chromium (Debian's package)."""
 
 import tempfile
 from pathlib import Path
 
 from shell import run, say
 
-# How tall each page is at this width, in the order in which they are taken. Drawing takes the cores from training, which
-# the page would show at once.
+# Height of each page at this width, in the order of the screenshots. The live page comes first: rendering uses the cores of
+# training, which the live page would show.
 WIDTH = 1300
 HEIGHTS = {"page": 870, "overview": 1470, "replay": 1450, "actors": 1080, "learner": 1410}
-# What consoles show, in seconds. Pictures are worth taking when the cluster is as old.
+# Time range of the consoles, in seconds. The cluster must have run at least this long.
 SPAN_SECONDS = 300
 QUIET = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -18,7 +18,7 @@ QUIET = [
 
 
 def take(folder, consoles, page):
-    """Into a folder, the four consoles of a Prometheus and the learner's own page, by their addresses."""
+    """Writes pictures of the four consoles of a Prometheus and of the learner's page into a folder."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name, height in HEIGHTS.items():

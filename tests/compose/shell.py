@@ -1,4 +1,4 @@
-"""Commands of other programs: run, heard, and named when they fail."""
+"""Runs commands of other programs, captures their output, and names them when they fail."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
-# Kept between runs: what was fetched, and the base image. What the engine has is deleted.
+# Kept between runs: downloads and the base image. The engine's data is deleted.
 WORK = TARGET / "compose"
 STARTED = float(os.environ.setdefault("TEST_STARTED", str(time.monotonic())))
 
@@ -17,18 +17,18 @@ def say(text):
 
 
 def run(*command, env=None, cwd=ROOT, check=True, quiet=False):
-    """Runs a command to its end and gives what it wrote to standard output."""
+    """Runs a command to its end and returns its standard output."""
     words = [str(word) for word in command]
     done = subprocess.run(words, env={**os.environ, **(env or {})}, cwd=cwd, text=True, capture_output=True)
     if check and done.returncode:
         raise SystemExit(f"failed with {done.returncode}: {' '.join(words)}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
     if not check and done.returncode and not quiet:
-        say(f"{' '.join(words)} gave {done.returncode}: {done.stderr.strip()[-400:]}")
+        say(f"{' '.join(words)} exited {done.returncode}: {done.stderr.strip()[-400:]}")
     return done.stdout if check else done
 
 
 def until(what, answer, patience=240.0):
-    """Waits until `answer()` is neither false nor None, and gives it. `what` is the claim that failed if it never is."""
+    """Waits until `answer()` is truthy, and returns it. `what` is the claim that failed on a timeout."""
     begun = time.monotonic()
     while True:
         found = answer()
@@ -36,5 +36,5 @@ def until(what, answer, patience=240.0):
             say(f"{what} (after {time.monotonic() - begun:.0f} s)")
             return found
         if time.monotonic() - begun > patience:
-            raise AssertionError(f"waited {patience:.0f} s in vain: {what}")
+            raise AssertionError(f"timed out after {patience:.0f} s: {what}")
         time.sleep(1)

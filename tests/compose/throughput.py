@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What containers cost: frames and updates per second of one cluster inside compose, and of the same processes outside.
+"""Measures the overhead of containers: frames and updates per second of a cluster inside compose, and of the same processes
+outside.
 
 Both run the programs, settings and commands of deploy/compose.yaml, two shards, a learner, two actors and an evaluator,
-each time a run of its own from its beginning. They take turns. Outside, every process has a loopback address instead of
-a container. Figures by the clock mean something on an idle machine only, so the load is told with them. Those by CPU time
-of our processes leave out what the system does for containers in nobody's name."""
+each time a new run from the beginning. They alternate. Outside, every process has a loopback address instead of
+a container. Rates per wall time are meaningful on an idle machine only, so the load is printed with them. Rates per CPU time
+of Quiver's processes exclude the system's own work for containers."""
 
 import argparse
 import json
@@ -25,14 +26,14 @@ from run import the_files_are_valid
 from shell import WORK, run, say, until
 
 REPLICAS = {"replay": 2, "learner": 1, "evaluator": 1, "actor": 2}
-# Both sides are as busy as the machine lets them: nothing waits for a clock or for a disk.
+# Both sides run at full speed: no process waits for a clock or for a disk.
 SETTINGS = "--lanes 4 --min-size 2000 --random-steps 1000 --baselines=false --evaluate-every-frames 50000 --evaluate-episodes 1"
-# Training has settled when it has come so far.
+# Updates after which the rates are stable.
 UPDATES_BEFORE = 500
 
 
 class Inside:
-    """docker compose."""
+    """A cluster in docker compose."""
 
     def __init__(self, variables):
         self.cluster = Cluster("quiver-throughput", variables)
@@ -51,7 +52,7 @@ class Inside:
 
 
 class Outside:
-    """Processes of this machine, by the commands of the compose file. Names lead to loopback addresses."""
+    """Processes of this machine, started by the commands of the compose file. Names resolve to loopback addresses."""
 
     def __init__(self, variables, services, environment, hosts):
         self.services, self.hosts, self.folder = services, hosts, WORK / "outside"
@@ -61,7 +62,7 @@ class Outside:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.processes = []
         run("quiver", "certs", "--out", self.folder / "secrets", env=self.environment)
-        # In the order in which each finds what it needs.
+        # In the order of their dependencies.
         for service in TRAINING:
             for address in self.hosts[service]:
                 self.start(service, address)
@@ -84,7 +85,7 @@ class Outside:
 
     def metrics(self):
         ended = [process.args for process in self.processes if process.poll() is not None]
-        assert not ended, f"has ended: {ended}; its log is below {self.folder}"
+        assert not ended, f"exited: {ended}; its log is below {self.folder}"
         return exported(self.hosts["learner"][0])
 
     def __exit__(self, failure, *_):
@@ -99,20 +100,20 @@ class Outside:
 def measured(side, seconds):
     """Frames per second, updates per second, frames per second of CPU time."""
     with side:
-        until("training has settled", lambda: side.metrics().get("learner_updates_total", 0) >= UPDATES_BEFORE, 600)
-        before = look(side)
+        until("training is stable", lambda: side.metrics().get("quiver_learner_updates_total", 0) >= UPDATES_BEFORE, 600)
+        before = counters(side)
         time.sleep(seconds)
-        wall, cpu, frames, updates = (now - then for now, then in zip(look(side), before))
+        wall, cpu, frames, updates = (now - then for now, then in zip(counters(side), before))
     return [frames / wall, updates / wall, frames / cpu]
 
 
-def look(side):
+def counters(side):
     found = side.metrics()
-    return time.monotonic(), cpu_seconds(), found["learner_frames"], found["learner_updates_total"]
+    return time.monotonic(), cpu_seconds(), found["quiver_learner_frames"], found["quiver_learner_updates_total"]
 
 
 def cpu_seconds():
-    """Of all our programs that run in this namespace of processes."""
+    """CPU time of all Quiver programs in this process namespace."""
     ticks = 0
     for file in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -125,7 +126,7 @@ def cpu_seconds():
 
 
 def name_hosts():
-    """Gives each process an address, and lets names lead there: in this namespace of mounts only."""
+    """Assigns each process an address and maps the names to them, in this mount namespace only."""
     hosts = {
         service: [f"127.0.{number}.{replica + 1}" for replica in range(REPLICAS[service])]
         for number, service in enumerate(TRAINING, start=1)
@@ -138,7 +139,7 @@ def name_hosts():
 
 
 def outside(variables):
-    """With the programs that went into the image, and what the image sets for them."""
+    """Uses the programs of the image, with the image's environment."""
     shown = run("docker", "compose", "--env-file", "/dev/null", "config", "--format", "json", env=variables, cwd=DEPLOY)
     services = json.loads(shown)["services"]
     pairs = json.loads(run("docker", "image", "inspect", services["learner"]["image"]))[0]["Config"]["Env"]
@@ -163,9 +164,9 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--game", default="pong")
     arguments.add_argument("--preset", default="quick")
-    arguments.add_argument("--rounds", type=int, default=3, help="turns of each side")
-    arguments.add_argument("--seconds", type=float, default=60.0, help="of each turn, after it has settled")
-    arguments.add_argument("--least", type=float, default=0.95, help="of outside; less is exit code 1")
+    arguments.add_argument("--rounds", type=int, default=3, help="measurements of each side")
+    arguments.add_argument("--seconds", type=float, default=60.0, help="length of each measurement, after warm-up")
+    arguments.add_argument("--least", type=float, default=0.95, help="minimum ratio of inside to outside; exit code 1 below it")
     given = arguments.parse_args()
     if not isolation.inside():
         say(f"load {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores")

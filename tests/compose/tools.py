@@ -1,8 +1,8 @@
-"""What the test needs of others: an engine, compose in both versions, buildx, kustomize, Prometheus, a minimal Debian to
-put into images. All are Debian packages.
+"""Tools that the test needs: an engine, compose in both versions, buildx, kustomize, Prometheus, and a minimal Debian for
+images. All come from Debian packages.
 
-An older Debian has compose v1 only, so v2 and its companions are unpacked from the packages of a later one, beside the
-system and without installing them."""
+An older Debian has compose v1 only, so v2 and its plugins are unpacked from the packages of a later release, without
+installing them."""
 
 import os
 import shutil
@@ -19,9 +19,9 @@ LATER_PACKAGES = ["docker-compose", "docker-buildx", "kustomize"]
 
 
 def prepare():
-    """Everything that needs the network, or needs no engine, at the same time."""
+    """Runs in parallel everything that needs the network or needs no engine."""
     if os.geteuid() != 0:
-        raise SystemExit("this test starts a Docker engine of its own and needs root: sudo make test-compose")
+        raise SystemExit("this test starts its own Docker engine and needs root: sudo make test-compose")
     install(PACKAGES)
     with ThreadPoolExecutor() as pool:
         for work in [pool.submit(work) for work in (base, unpacked, prometheus, programs)]:
@@ -29,7 +29,7 @@ def prepare():
 
 
 def install(packages):
-    """Installs what is missing on this machine."""
+    """Installs the packages that are missing on this machine."""
     missing = sorted({package for program, package in packages.items() if not shutil.which(program)})
     if missing:
         say(f"installing {', '.join(missing)}")
@@ -39,21 +39,21 @@ def install(packages):
 
 
 def mirror():
-    """Where this machine gets Debian's packages."""
+    """The URL of this machine's Debian mirror."""
     asked = run("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Codename: bookworm")
     if not asked.strip():
-        raise SystemExit("apt knows no source of bookworm: add one to its sources, then try again")
+        raise SystemExit("apt has no source for bookworm: add one to its sources, then try again")
     return asked.split("\n")[0]
 
 
 def base():
-    """A minimal Debian as a tar file: what the image debian:bookworm-slim has, less its thrift."""
+    """A minimal Debian as a tar file: like the image debian:bookworm-slim, but without its size reductions."""
     made = WORK / "base.tar"
     if not made.exists():
         say("making a minimal Debian")
         part, folder = WORK / "base.part.tar", WORK / "base"
         folder.mkdir(exist_ok=True)
-        # In memory: dpkg waits for the disk after every file. The mount is gone with the command.
+        # In memory, because dpkg syncs every file. The mount disappears with the command.
         script = 'mount -t tmpfs none "$0" && TMPDIR="$0" exec mmdebstrap --quiet --variant=minbase bookworm "$@"'
         run("unshare", "--mount", "sh", "-c", script, folder, part, mirror())
         folder.rmdir()
@@ -63,7 +63,7 @@ def base():
 
 
 def prometheus():
-    """The folder with Prometheus, which is a program of one file."""
+    """The folder with Prometheus, which is a single executable."""
     folder = WORK / "prometheus"
     if not (folder / "done").exists():
         shutil.rmtree(folder, ignore_errors=True)
@@ -79,14 +79,14 @@ def prometheus():
 
 
 def programs():
-    """The folder with ours, from target/release and .deps."""
+    """The folder with Quiver's programs, from target/release and .deps."""
     folder = WORK / "context"
     run(ROOT / "deploy/collect", folder, ROOT / ".deps/libtorch")
     return folder
 
 
 def unpacked():
-    """The folder with the later Debian's programs."""
+    """The folder with the programs of the later Debian."""
     folder = WORK / "tools"
     if (folder / "done").exists():
         return folder

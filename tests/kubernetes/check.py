@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Checks deploy/kubernetes: renders the base and every overlay with kustomize, holds each object against the schemas of
-the Kubernetes API, and asks what no schema knows.
+"""Checks deploy/kubernetes: renders the base and every overlay with kustomize, validates each object against the schemas of
+the Kubernetes API, and checks properties that no schema covers.
 
 Needs `kustomize` or `kubectl` on the path. The schemas are those of PyPI's kubernetes-validate (requirements.txt), which
-has none for the operator's ServiceMonitor: what matters of that is asked here."""
+has none for the operator's ServiceMonitor: its relevant fields are checked here."""
 
 import shutil
 import subprocess
@@ -14,7 +14,7 @@ import kubernetes_validate
 import yaml
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
-# The oldest and the newest version that we look at.
+# The oldest and the newest supported version.
 VERSIONS = ["1.29", "1.34"]
 WITHOUT_SCHEMA = {"ServiceMonitor"}
 PODS = {"StatefulSet", "Deployment", "Job"}
@@ -57,8 +57,8 @@ def everything_is_locked_down(objects):
     assert any(policy["spec"].get("ingress") is None for policy in of_kind(objects, "NetworkPolicy").values())
 
 
-def everyone_has_secrets(objects):
-    """Its own and no other's, from a Secret that `quiver certs` and kubectl made."""
+def every_container_has_its_secrets(objects):
+    """Each container has the secrets of its role only, from a Secret made by `quiver certs` and kubectl."""
     wanted = {"replay": "quiver-replay", "learner": "quiver-learner", "actor": "quiver-actor", "evaluator": "quiver-actor"}
     for name, pod, container in containers(objects):
         mounted = [volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume]
@@ -74,7 +74,7 @@ def everything_is_named(objects):
         for name, item in of_kind(objects, kind).items():
             selector = item["spec"].get("selector") or item["spec"]["podSelector"]
             wanted = selector.get("matchLabels", selector if kind == "Service" else {})
-            assert any(wanted.items() <= pod.items() for pod in labels), f"{kind} {name} selects nobody"
+            assert any(wanted.items() <= pod.items() for pod in labels), f"{kind} {name} selects no pod"
 
 
 def the_learner_knows_all_shards(objects):
@@ -84,7 +84,7 @@ def the_learner_knows_all_shards(objects):
     assert shards.split() == [f"--shard=replay-{number}.replay:7701" for number in range(replicas)], shards
 
 
-def all_are_watched(objects):
+def all_are_monitored(objects):
     [monitor] = of_kind(objects, "ServiceMonitor").values()
     [endpoint] = monitor["spec"]["endpoints"]
     wanted = monitor["spec"]["selector"]["matchLabels"].items()
@@ -100,9 +100,9 @@ def all_are_watched(objects):
 
 def check(folder):
     objects = rendered(folder)
-    for claim in [fits_the_schemas, everything_is_locked_down, everyone_has_secrets, everything_is_named, the_learner_knows_all_shards, all_are_watched]:
+    for claim in [fits_the_schemas, everything_is_locked_down, every_container_has_its_secrets, everything_is_named, the_learner_knows_all_shards, all_are_monitored]:
         claim(objects)
-    print(f"{folder.relative_to(FOLDER)}: {len(objects)} objects are as they should be")
+    print(f"{folder.relative_to(FOLDER)}: {len(objects)} objects are valid")
     return objects
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs check.py with the schemas that it needs, and with Debian's kustomize if this machine has none.
+# Runs check.py with its schemas, and with Debian's kustomize if this machine has none.
 set -euo pipefail
 cd "$(dirname "$0")"
 venv=../../target/kubernetes

@@ -1,7 +1,7 @@
-"""A client in a second language: it knows a shard from our .proto files alone.
+"""A client in a second language that uses only the .proto files.
 
-It tells the shard what to hold, inserts a chunk, draws it back byte for byte, changes a priority and sees the effect,
-and does what an operator does.
+It configures a shard, inserts a chunk, samples it back byte for byte, changes a priority and checks the effect,
+and makes the calls of an operator.
 `replay-server/tests/python.rs` runs it against the real binary:
 
     python3 client.py <folder of the .proto files> <address: unix:/path or host:port> [<folder of secrets: client>]
@@ -18,7 +18,7 @@ from grpc_tools import protoc
 RUN = "a run of Python's"
 FRAME_BYTES = 100
 SECONDS = 60
-# In a step's flags.
+# Bits of a step's flags.
 TERMINATED, FINAL, STARTS_EPISODE, KEY_FRAME = 1, 8, 16, 32
 
 
@@ -35,7 +35,7 @@ def generate(protos: str, into: str):
 
 
 def crc32c(data: bytes) -> int:
-    """CRC-32C (Castagnoli), bit by bit: slow, and plainly right."""
+    """CRC-32C (Castagnoli), bit by bit: slow, but obviously correct."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -49,9 +49,9 @@ def frame(step: int) -> bytes:
 
 
 def connect(address: str, secrets: str) -> grpc.Channel:
-    """Plain, or with what a shard that is started with --secrets asks for."""
+    """Connects in plaintext, or with TLS and a token to a shard that runs with --secrets."""
     if not secrets:
-        # For a Unix socket grpcio names its path as the authority, which is no host, so the server's HTTP/2 refuses it.
+        # For a Unix socket grpcio sends its path as the authority. That is not a host, so the server's HTTP/2 refuses it.
         return grpc.insecure_channel(address, options=[("grpc.default_authority", "localhost")])
     folder = pathlib.Path(secrets)
     tls = grpc.ssl_channel_credentials((folder / "ca.pem").read_bytes())
@@ -64,10 +64,10 @@ def main(protos: str, address: str, into: str, secrets: str) -> None:
     pb, services = generate(protos, into)
     channel = connect(address, secrets)
     shard = services.ReplayStub(channel)
-    caller = pb.Caller(protocol=2, run=RUN)
+    caller = pb.Caller(protocol=3, run=RUN)
 
     info = shard.Info(pb.InfoRequest(), timeout=SECONDS, wait_for_ready=True)
-    assert info.protocol == 2 and info.run == "" and not info.HasField("store"), info
+    assert info.protocol == 3 and info.run == "" and not info.HasField("store"), info
     incarnation = info.shard.incarnation
 
     table = pb.Table(
@@ -94,7 +94,7 @@ def main(protos: str, address: str, into: str, secrets: str) -> None:
         lane=pb.LaneKey(actor=2, incarnation=11, lane=0), sequence=0, first_step=0, steps=steps,
         frame_bytes=[len(packed) for packed in frames], frames=b"".join(frames),
         frames_crc32c=crc32c(b"".join(frames)),
-        # The last one asks for the largest so far.
+        # -1 requests the largest priority so far.
         item_firsts=[0, 1, 2], item_lengths=bytes([1, 1, 1]), item_priorities=[1.0, 3.0, -1.0],
     )
     hello = pb.InsertHello(
@@ -122,7 +122,7 @@ def main(protos: str, address: str, into: str, secrets: str) -> None:
     assert list(batch.times_sampled) == [1] * 3 and list(batch.ages_inserts) == [2, 1, 0], batch
     assert list(batch.probabilities) == [1 / 7, 3 / 7, 3 / 7] and list(batch.priorities) == [1.0, 3.0, 3.0], batch
 
-    # New priorities, one of them for an item that there is not, in a call of their own and with a request for samples.
+    # New priorities, one of them for an item that does not exist, in a separate call and with a sample request.
     slot, generation = batch.slots[0], batch.generations[0]
     updates = pb.Updates(
         shard_incarnation=incarnation, slots=[slot, 50], generations=[generation, 50], priorities=[96.0, 1.0]
@@ -139,32 +139,32 @@ def main(protos: str, address: str, into: str, secrets: str) -> None:
     assert (batch.first_steps[0], batch.priorities[0], batch.probabilities[0]) == (0, 90.0, 90 / 96), batch
 
     info = shard.Info(pb.InfoRequest(), timeout=SECONDS)
-    assert info.run == RUN and info.store == store and not info.durable and not info.waiters, info
-    standing, counters = info.shard.tables[0], info.shard.counters
-    assert (standing.items, standing.mass, standing.largest_priority) == (3, 96.0, 96.0), info
-    assert (standing.samples, standing.updates, standing.stale_updates) == (4, 2, 2), info
+    assert info.run == RUN and info.store == store and not info.durable and not info.blocked_callers, info
+    table_status, counters = info.shard.tables[0], info.shard.counters
+    assert (table_status.items, table_status.mass, table_status.largest_priority) == (3, 96.0, 96.0), info
+    assert (table_status.samples, table_status.updates, table_status.stale_updates) == (4, 2, 2), info
     assert (counters.inserts, counters.actions, counters.duplicate_chunks) == (3, 3, 1), info
 
-    # What an operator does.
+    # Calls of an operator.
     inspected = shard.Inspect(pb.InspectRequest(top=2), timeout=SECONDS)
     assert list(inspected.top.first_steps) == [0, 1] and inspected.top.frames == b"", inspected
     assert sum(inspected.priorities.counts) == 3, inspected
     key = pb.ItemKey(shard_incarnation=incarnation, slot=slot, generation=generation)
-    looked = shard.Look(pb.LookRequest(key=key), timeout=SECONDS)
-    assert looked.batch.frames == frames[0] + frames[1] and looked.store == store, looked
+    item = shard.GetItem(pb.GetItemRequest(key=key), timeout=SECONDS)
+    assert item.batch.frames == frames[0] + frames[1] and item.store == store, item
     configured = shard.Configure(pb.ConfigureRequest(table="replay", priority_exponent=0.0), timeout=SECONDS)
     assert configured.store.tables[0].priority_exponent == 0.0, configured
     snapshot = b"".join(reply.piece for reply in shard.Snapshot(pb.SnapshotRequest(), timeout=SECONDS))
     assert snapshot.startswith(b"quivsnap"), snapshot[:100]
 
-    # What is wrong is refused with a status that says so.
+    # Invalid calls are refused with a precise status.
     try:
-        stranger = pb.Caller(protocol=1, run=RUN)
+        stranger = pb.Caller(protocol=2, run=RUN)
         shard.Grant(pb.GrantRequest(caller=stranger, learner_incarnation=1, store=store), timeout=SECONDS)
         raise AssertionError("another protocol was not refused")
     except grpc.RpcError as error:
         assert error.code() == grpc.StatusCode.FAILED_PRECONDITION, error
-        assert "protocol 2, the caller 1" in error.details(), error
+        assert "protocol 3, the caller 2" in error.details(), error
     channel.close()
     print("all is well")
 

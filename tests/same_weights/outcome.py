@@ -1,4 +1,4 @@
-"""What a finished run left in its directory, and the first difference between two of them."""
+"""Reads the results of a finished run from its directory, and finds the first difference between two of them."""
 
 import hashlib
 import json
@@ -95,7 +95,7 @@ def read_outcome(run: Path, dialect: Dialect) -> Outcome:
 
 
 def _transitions(updates: int, settings: dict[str, Any]) -> int:
-    """The least number of inserts after which the rate limiter (crates/replay/src/rate.rs) allows so many updates."""
+    """The least number of inserts after which the rate limiter (crates/coordinator/src/rate.rs) allows so many updates."""
     batch, ratio = settings["batch_size"], settings["samples_per_insert"]
     slack = (ratio + batch) / 2
     return int(settings["min_size"] + max(0.0, updates * batch - slack) / ratio)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Proves that a refactoring changes no behaviour: `make same-weights BASE=<commit>`.
 
-The check builds BASE in a worktree of its own, trains BASE's build and today's build in lockstep with the same settings,
+The check builds BASE in its own worktree, trains BASE's build and today's build in lockstep with the same settings,
 and compares weights, target network, optimiser and scores bit for bit. Names that changed since BASE go into renames.py."""
 
 import argparse
@@ -25,7 +25,7 @@ PACKAGES = ("quiver", "quiver-lockstep")
 RUN_SECONDS_MAX = 1_800
 STARTED = time.monotonic()
 
-# So short that the whole set takes minutes, and long enough for `Outcome.shortfalls`.
+# Short enough that all cases take minutes, and long enough for `Outcome.shortfalls`.
 CARTPOLE = {
     "frames": 3_000, "min_size": 500, "random_steps": 500, "capacity": 1_000, "target_period_updates": 200,
     "evaluate_every_frames": 1_000, "evaluate_episodes": 5, "evaluate_final_episodes": 10, "checkpoint_every_frames": 1_500,
@@ -80,7 +80,7 @@ class Build:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table: two runs and what came of their comparison."""
+    """A line of the table: two runs and the result of their comparison."""
 
     name: str
     seconds: float
@@ -102,7 +102,7 @@ def report(text: str) -> None:
 
 
 def check_out(base: str) -> str:
-    """Brings the worktree to BASE and returns its hash."""
+    """Checks out BASE in the worktree and returns its hash."""
     found = git(ROOT, "rev-parse", "--verify", "--quiet", f"{base}^{{commit}}", allowed=(0, 1, 128))
     commit = found.stdout.strip()
     if found.returncode:
@@ -150,7 +150,7 @@ def check_binaries(build: Build) -> None:
 
 def quiver(build: Build, words: list[str], log: Path) -> subprocess.Popen[bytes]:
     """Starts `quiver`; the process becomes `quiver-lockstep`, so its id stays the same."""
-    # Settings from the caller's environment would make a run another one.
+    # Settings from the caller's environment would change the run.
     env = {name: value for name, value in os.environ.items() if not name.startswith("QUIVER_") or name == "QUIVER_ROMS"}
     env |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
     program = str(build.binaries / build.dialect.word("quiver"))
@@ -165,7 +165,7 @@ def start(build: Build, case: Case, run: Path) -> subprocess.Popen[bytes]:
 
 
 def finish(process: subprocess.Popen[bytes], build: Build, run: Path) -> Outcome:
-    """Waits for the end of a run and reads what it left."""
+    """Waits for the end of a run and reads its files."""
     code = wait(process, RUN_SECONDS_MAX)
     if code is None:
         process.kill()
@@ -196,7 +196,7 @@ def train_with_kill(build: Build, case: Case, run: Path) -> Outcome:
 
 
 def compare(name: str, seconds: float, runs: dict[str, Outcome]) -> Row:
-    """Compares two runs, given by what to call them."""
+    """Compares two runs, given by their labels."""
     left, right = runs.values()
     problems = [f"{label} proves too little: {what}" for label, run in runs.items() for what in run.shortfalls()]
     if difference := first_difference(left, right):
@@ -260,7 +260,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--today-flag", action="append", default=[], help=argparse.SUPPRESS)
     options = parser.parse_args()
     if not options.self_test and not options.base:
-        parser.error("--base is missing: say which commit to compare with, such as BASE=HEAD~1")
+        parser.error("--base is missing: give the commit to compare with, such as BASE=HEAD~1")
     return options
 
 
@@ -270,7 +270,7 @@ def main() -> int:
         return self_test.run(ROOT)
     cases = [case for case in CASES if options.only in case.name]
     if not cases:
-        raise SystemExit(f"error: no case contains '{options.only}': there are {', '.join(case.name for case in CASES)}")
+        raise SystemExit(f"error: no case contains '{options.only}'; the cases are {', '.join(case.name for case in CASES)}")
     today = Build("today", options.today.resolve(), Dialect(), tuple(options.today_flag))
     check_binaries(today)
     WORK.mkdir(parents=True, exist_ok=True)

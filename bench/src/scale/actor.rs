@@ -8,8 +8,8 @@ use proto::{StoreSpec, v1};
 use replay::{Chunk, LaneKey};
 use rpc::address::Address;
 use rpc::channel::Credentials;
-use rpc::place::Place;
-use rpc::writer::State;
+use rpc::shard_entry::ShardEntry;
+use rpc::writer::WriterState;
 
 use crate::shard::{ACTORS, insert_hello};
 use crate::writer::{LANES, Writer};
@@ -50,7 +50,7 @@ impl Tape {
 pub struct LightActor {
     number: u32,
     tape: Arc<Tape>,
-    writers: Vec<rpc::writer::Writer>,
+    writers: Vec<rpc::writer::ChunkWriter>,
     /// Chunks sent by each lane.
     sequence: u64,
 }
@@ -71,8 +71,8 @@ impl LightActor {
         let number = ACTORS + number;
         let hello = v1::InsertHello { actor: number, ..tape.hello.clone() };
         let writer = |address: &Address| {
-            rpc::writer::Writer::spawn(
-                Place::fixed(address.clone()),
+            rpc::writer::ChunkWriter::spawn(
+                ShardEntry::fixed(address.clone()),
                 Credentials::none(),
                 hello.clone(),
                 1,
@@ -100,7 +100,7 @@ impl LightActor {
 
     /// One chunk to each shard in turn, the first when it is due, and then one in each period.
     async fn round(&mut self, played: &mut Played, period: Duration, mut due: Instant) -> Result<Instant> {
-        let ended = |state: State| anyhow!("a shard takes no more chunks: {state:?}");
+        let ended = |state: WriterState| anyhow!("a shard takes no more chunks: {state:?}");
         for (lane, writer) in (0u32..).zip(&self.writers) {
             tokio::time::sleep_until(due.into()).await;
             let lane = LaneKey { actor: self.number, incarnation: 1, lane };

@@ -1,4 +1,4 @@
-//! One shard: what it holds, and who writes and draws.
+//! The client of one shard: configures it and creates writers and samplers.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,17 +19,17 @@ use tokio::time::sleep;
 use tonic::Status;
 
 use crate::error::{answered, invalid};
-use crate::keeper::{self, Keeper, LEARNER_INCARNATION, Told};
+use crate::keeper::{self, DesiredState, Keeper, LEARNER_INCARNATION};
 use crate::lease::Lease;
-use crate::sampler::{Draws, Sampler, updates};
+use crate::sampler::{Sampler, SamplerConfig, updates};
 use crate::store::{Store, index};
 use crate::waiting::{Reason, deadline, runtime, wait};
 use crate::writer::Writer;
 
-/// The run of a shard that nobody else has told one.
+/// Default run of a shard that is not configured yet.
 const RUN: &str = "python";
 
-/// Batches under way, unless someone says otherwise.
+/// Default number of batches in flight.
 const PREFETCH: usize = 8;
 const PREFETCH_MAX: usize = 64;
 
@@ -71,28 +71,29 @@ impl Client {
         let spec = store.spec()?;
         let known = self.info(py)?.run;
         let run = run.or_else(|| (!known.is_empty()).then_some(known)).unwrap_or_else(|| RUN.into());
-        let told = Told { run, spec, inserts_max: inserts_max.unwrap_or(u64::MAX) };
+        let desired = DesiredState { run, spec, inserts_max: inserts_max.unwrap_or(u64::MAX) };
         self.ask(py, |mut client| {
-            let told = &told;
+            let desired = &desired;
             async move {
-                keeper::grant(&mut client, told, true, None).await?;
-                keeper::allow(&mut client, told).await
+                keeper::grant(&mut client, desired, true, None).await?;
+                keeper::allow(&mut client, desired).await
             }
         })?;
         let _inside = runtime()?.enter();
-        // The former one, if there is one, ends.
-        *self.keeper() = Some(Arc::new(Keeper::start(self.client.clone(), told)));
+        // Replacing the previous keeper, if any, stops it.
+        *self.keeper() = Some(Arc::new(Keeper::start(self.client.clone(), desired)));
         Ok(())
     }
 
     fn allow(&self, py: Python<'_>, inserts_max: Option<u64>) -> PyResult<()> {
         let keeper = self.keeper().clone();
-        let keeper = keeper.ok_or_else(|| invalid("allow() is for the client that called create()"))?;
-        keeper.tell(|told| told.inserts_max = inserts_max.unwrap_or(u64::MAX));
-        let told = keeper.told();
+        let keeper =
+            keeper.ok_or_else(|| invalid("allow() works only on the client that called create()"))?;
+        keeper.update(|desired| desired.inserts_max = inserts_max.unwrap_or(u64::MAX));
+        let desired = keeper.desired();
         self.ask(py, |mut client| {
-            let told = &told;
-            async move { keeper::allow(&mut client, told).await }
+            let desired = &desired;
+            async move { keeper::allow(&mut client, desired).await }
         })
     }
 
@@ -108,14 +109,14 @@ impl Client {
         let (run, spec) = self.spec(py, frame_bytes)?;
         let lease = Lease::take(&self.address.to_string(), actor, lane, incarnation).ok_or_else(|| {
             invalid(format!(
-                "actor {actor}, lane {lane} has a writer in this process: close it, or take another lane"
+                "actor {actor}, lane {lane} already has a writer in this process: close it, or use another lane"
             ))
         })?;
         let (shard, keeper) = ((self.address.clone(), self.credentials.clone()), self.keeper().clone());
         Writer::new(shard, &run, lease, &spec, chunk_steps, keeper)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "Python names them")]
+    #[expect(clippy::too_many_arguments, reason = "Python calls use keyword arguments")]
     fn sampler(
         &self,
         py: Python<'_>,
@@ -132,7 +133,9 @@ impl Client {
         let table = index(&spec.options.tables, table)?;
         let capacity = spec.options.tables[table].capacity as u64;
         if min_size > capacity {
-            return Err(invalid(format!("min_size is {min_size}, but the table keeps {capacity} items")));
+            return Err(invalid(format!(
+                "min_size is {min_size}, must be at most the table's capacity {capacity}"
+            )));
         }
         if batch_size == 0 || batch_size > proto::limits::POINTS_MAX {
             return Err(invalid(format!(
@@ -140,18 +143,18 @@ impl Client {
                 proto::limits::POINTS_MAX
             )));
         }
-        // What is drawn ahead from a table that uses its items up is gone if nobody takes it.
-        let uses_up = spec.options.tables[table].max_times_sampled > 0;
-        let prefetch = prefetch.unwrap_or(if uses_up { 0 } else { PREFETCH });
+        // A table with `max_times_sampled` removes sampled items, so unused prefetched batches would lose items.
+        let removes_sampled = spec.options.tables[table].max_times_sampled > 0;
+        let prefetch = prefetch.unwrap_or(if removes_sampled { 0 } else { PREFETCH });
         if prefetch > PREFETCH_MAX {
             return Err(invalid(format!("prefetch is {prefetch}, must be {PREFETCH_MAX} or less")));
         }
         let options = SamplerOptions { table, batch: batch_size, stratified, prefetch, seed };
         let (address, client) = (self.address.clone(), self.client.clone());
         let credentials = self.credentials.clone();
-        let draws =
-            Draws { address, credentials, client, run, options, min_size, keeper: self.keeper().clone() };
-        Ok(Sampler::new(draws, &spec, length))
+        let keeper = self.keeper().clone();
+        let config = SamplerConfig { address, credentials, client, run, options, min_size, keeper };
+        Ok(Sampler::new(config, &spec, length))
     }
 
     fn update_priorities(
@@ -162,7 +165,7 @@ impl Client {
         priorities: PyReadonlyArray1<'_, f64>,
     ) -> PyResult<(u64, u64)> {
         let info = self.info(py)?;
-        let store = info.store.ok_or_else(|| self.untold())?;
+        let store = info.store.ok_or_else(|| self.not_configured())?;
         let spec = convert::store(store).map_err(invalid)?;
         let table = index(&spec.options.tables, table)?;
         let incarnation = info.shard.map_or(0, |shard| shard.incarnation);
@@ -193,21 +196,22 @@ impl Client {
             let request = request.clone();
             async move { Ok(client.configure(request).await?.into_inner()) }
         })?;
-        // A shard that forgets shall be told what it is now.
+        // The keeper must restore the new configuration if the shard restarts empty.
         if let (Some(keeper), Some(Ok(spec))) = (&*self.keeper(), reply.store.map(convert::store)) {
-            keeper.tell(|told| told.spec = spec);
+            keeper.update(|desired| desired.spec = spec);
         }
         Ok(())
     }
 
     fn inspect(&self, py: Python<'_>, table: Option<&str>, top: u32) -> PyResult<String> {
         let table = table.unwrap_or_default();
-        let seen = self.ask(py, |client| rpc::inspect::look(&self.address, client, table, top))?;
-        Ok(seen.json(None).to_string())
+        let inspection =
+            self.ask(py, |client| rpc::inspect::inspect_table(&self.address, client, table, top))?;
+        Ok(inspection.json(None).to_string())
     }
 
     fn snapshot(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
-        // The first call is tried again if the shard is not there.
+        // `info` retries while the shard is unreachable; the snapshot call does not.
         self.info(py)?;
         let reason = || format!("the snapshot of the shard at {}", self.address);
         let saved = wait(py, None, reason, rpc::snapshot::save(self.client.clone(), &path, |_| ()))?;
@@ -229,7 +233,7 @@ impl Client {
         self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answer to one call. A shard that can't be reached may be starting: it is tried again until time is up.
+    /// The answer to one call. An unreachable shard may be starting, so the call is retried until the timeout.
     fn ask<T: Send, F: Future<Output = Result<T, Status>> + Send>(
         &self,
         py: Python<'_>,
@@ -246,7 +250,7 @@ impl Client {
                     Err(status)
                         if is_broken(&status) && until.is_none_or(|until| Instant::now() + pause < until) =>
                     {
-                        reason.is(format!(
+                        reason.set(format!(
                             "the shard at {}: {}",
                             self.address,
                             self.credentials.describe(&self.address, &status)
@@ -264,24 +268,21 @@ impl Client {
         self.ask(py, |mut client| async move { Ok(client.info(v1::InfoRequest {}).await?.into_inner()) })
     }
 
-    /// The run and what the shard holds, if it is of frames as large as ours.
+    /// The shard's run and specification. An error if its frame size differs from ours.
     fn spec(&self, py: Python<'_>, frame_bytes: usize) -> PyResult<(String, StoreSpec)> {
         let info = self.info(py)?;
-        let spec = convert::store(info.store.ok_or_else(|| self.untold())?).map_err(invalid)?;
+        let spec = convert::store(info.store.ok_or_else(|| self.not_configured())?).map_err(invalid)?;
         let theirs = spec.options.frame_bytes;
         if theirs != frame_bytes {
             return Err(invalid(format!(
-                "frames of this client's shape have {frame_bytes} bytes, those in the shard at {} {theirs}",
+                "frames of this client's shape have {frame_bytes} bytes, but the shard at {} has frames of {theirs} bytes",
                 self.address
             )));
         }
         Ok((info.run, spec))
     }
 
-    fn untold(&self) -> PyErr {
-        invalid(format!(
-            "nobody has told the shard at {} yet what it holds: call create() first",
-            self.address
-        ))
+    fn not_configured(&self) -> PyErr {
+        invalid(format!("the shard at {} is not configured yet: call create() first", self.address))
     }
 }

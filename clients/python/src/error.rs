@@ -1,4 +1,4 @@
-//! What went wrong, as Python has it.
+//! Maps errors to Python exceptions.
 
 use std::fmt::Display;
 
@@ -7,17 +7,17 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyConnectionError, PyException, PyTimeoutError, PyValueError};
 use rpc::address::Address;
 use rpc::shard::{describe, is_refusal};
-use rpc::writer::State;
+use rpc::writer::WriterState;
 use tonic::{Code, Status};
 
 create_exception!(
     _core,
     Refused,
     PyException,
-    "The shard does not do this: another run, another shape, a newer writer in one's place."
+    "The shard permanently refuses this: another run, another shape, or a newer writer of the same actor."
 );
 
-/// What a shard answered instead.
+/// The exception for an error status from a shard.
 pub fn answered(address: &Address, status: &Status) -> PyErr {
     let text = format!("{address}: {}", describe(status));
     match status.code() {
@@ -28,17 +28,17 @@ pub fn answered(address: &Address, status: &Status) -> PyErr {
     }
 }
 
-/// Why a writer ended.
-pub fn ended(address: &Address, state: &State) -> PyErr {
+/// The exception for a writer that has ended.
+pub fn ended(address: &Address, state: &WriterState) -> PyErr {
     let why = match state {
-        State::Finished => "the run has ended",
-        State::Fenced(why) | State::Refused(why) | State::Waiting(why) => why,
-        State::Open => "the writer was closed",
+        WriterState::Finished => "the run has ended",
+        WriterState::Fenced(why) | WriterState::Refused(why) | WriterState::Waiting(why) => why,
+        WriterState::Open => "the writer was closed",
     };
     Refused::new_err(format!("{address}: {why}"))
 }
 
-/// What can never be right.
+/// The exception for invalid arguments.
 pub fn invalid(what: impl Display) -> PyErr {
     PyValueError::new_err(what.to_string())
 }

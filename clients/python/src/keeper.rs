@@ -1,6 +1,6 @@
-//! Tells a shard what it holds and how much it may take in, for as long as someone here uses it.
+//! Keeps a shard configured and supplied with an allowance while a client, writer or sampler uses it.
 //!
-//! A shard that was started anew has no allowance, and without files it does not know what it holds either.
+//! A restarted shard has no allowance, and without a data directory it has no configuration either.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,42 +13,42 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tonic::Status;
 
-/// A shard knows learners by their starts. Python's are all the first.
+/// Learner incarnation of all Python clients.
 pub const LEARNER_INCARNATION: u32 = 1;
 
-/// How often the shard is looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often the keeper polls the shard.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Ends with the last who holds it, or when it is told to.
+/// Handle of the background task. The task stops when the last handle is dropped, or on `stop`.
 pub struct Keeper {
-    told: watch::Sender<Told>,
+    desired: watch::Sender<DesiredState>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the shard is told.
+/// The configuration and allowance that the shard should have.
 #[derive(Clone)]
-pub struct Told {
+pub struct DesiredState {
     pub run: String,
     pub spec: StoreSpec,
-    /// Inserts in total.
+    /// Total number of inserts that the shard may accept.
     pub inserts_max: u64,
 }
 
 impl Keeper {
-    /// Begins to look after the shard. Must be called within the runtime.
-    pub fn start(client: ReplayClient<Channel>, told: Told) -> Self {
-        let (told, heard) = watch::channel(told);
-        let task = Mutex::new(Some(tokio::spawn(keep(client, heard))));
-        Self { told, task }
+    /// Starts the background task. Must be called within the runtime.
+    pub fn start(client: ReplayClient<Channel>, desired: DesiredState) -> Self {
+        let (desired, changes) = watch::channel(desired);
+        let task = Mutex::new(Some(tokio::spawn(keep(client, changes))));
+        Self { desired, task }
     }
 
-    /// From now on it is this.
-    pub fn tell(&self, change: impl FnOnce(&mut Told)) {
-        self.told.send_modify(change);
+    /// Changes the desired state.
+    pub fn update(&self, change: impl FnOnce(&mut DesiredState)) {
+        self.desired.send_modify(change);
     }
 
-    pub fn told(&self) -> Told {
-        self.told.borrow().clone()
+    pub fn desired(&self) -> DesiredState {
+        self.desired.borrow().clone()
     }
 
     pub fn stop(&self) {
@@ -64,52 +64,54 @@ impl Drop for Keeper {
     }
 }
 
-async fn keep(mut client: ReplayClient<Channel>, mut heard: watch::Receiver<Told>) {
+async fn keep(mut client: ReplayClient<Channel>, mut changes: watch::Receiver<DesiredState>) {
     loop {
-        let told = heard.borrow_and_update().clone();
-        // What is in the way is said by those who need the shard, and may pass.
-        look(&mut client, &told).await.ok();
+        let desired = changes.borrow_and_update().clone();
+        // Errors are ignored: they may be temporary, and the calls of writers and samplers report them.
+        reconcile(&mut client, &desired).await.ok();
         tokio::select! {
-            () = sleep(LOOK_EVERY) => {}
-            changed = heard.changed() => if changed.is_err() { return },
+            () = sleep(POLL_INTERVAL) => {}
+            changed = changes.changed() => if changed.is_err() { return },
         }
     }
 }
 
-/// A shard that has forgotten is told again. One that others have told more is left alone.
-async fn look(client: &mut ReplayClient<Channel>, told: &Told) -> Result<(), Status> {
+/// Configures a shard that has no configuration, and sets the allowance of a shard that has none. It does not change an
+/// allowance that another client has set.
+async fn reconcile(client: &mut ReplayClient<Channel>, desired: &DesiredState) -> Result<(), Status> {
     let info = client.info(v1::InfoRequest {}).await?.into_inner();
     if info.store.is_none() {
-        grant(client, told, true, None).await?;
+        grant(client, desired, true, None).await?;
     }
     let allowed = info.shard.map_or(0, |shard| shard.inserts_allowed);
-    if allowed == 0 && told.inserts_max > 0 {
-        allow(client, told).await?;
+    if allowed == 0 && desired.inserts_max > 0 {
+        allow(client, desired).await?;
     }
     Ok(())
 }
 
-/// Says how many inserts the shard may take in.
-pub async fn allow(client: &mut ReplayClient<Channel>, told: &Told) -> Result<(), Status> {
-    let shard = grant(client, told, false, None).await?;
-    let allowance = v1::Allowance { shard_incarnation: shard.incarnation, inserts: told.inserts_max };
-    grant(client, told, false, Some(allowance)).await.map(drop)
+/// Sets the total number of inserts that the shard may accept.
+pub async fn allow(client: &mut ReplayClient<Channel>, desired: &DesiredState) -> Result<(), Status> {
+    // An allowance is valid for one incarnation of the shard, which the first grant returns.
+    let shard = grant(client, desired, false, None).await?;
+    let allowance = v1::Allowance { shard_incarnation: shard.incarnation, inserts: desired.inserts_max };
+    grant(client, desired, false, Some(allowance)).await.map(drop)
 }
 
-/// Tells it.
+/// Sends a grant: with the configuration if `store`, with an allowance if given.
 pub async fn grant(
     client: &mut ReplayClient<Channel>,
-    told: &Told,
+    desired: &DesiredState,
     store: bool,
     allowance: Option<v1::Allowance>,
 ) -> Result<v1::ShardStatus, Status> {
     let request = v1::GrantRequest {
-        caller: Some(proto::caller(&told.run)),
+        caller: Some(proto::caller(&desired.run)),
         learner_incarnation: LEARNER_INCARNATION,
-        store: store.then(|| convert::store_message(&told.spec)),
+        store: store.then(|| convert::store_message(&desired.spec)),
         allowance,
         ..v1::GrantRequest::default()
     };
     let reply = client.grant(request).await?.into_inner();
-    reply.shard.ok_or_else(|| Status::internal("the answer has no shard in it"))
+    reply.shard.ok_or_else(|| Status::internal("the shard's reply has no status"))
 }

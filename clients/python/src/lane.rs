@@ -1,4 +1,4 @@
-//! One environment's steps and items, packed and not sent yet.
+//! One environment's steps and items that are compressed but not sent yet.
 
 use proto::StoreSpec;
 use proto::limits::{CHUNK_ITEMS_MAX, INSERT_BYTES_MAX};
@@ -7,15 +7,15 @@ use replay::codec::{Codec, Encoder};
 use replay::{Chunk, InitialPriority, LaneKey, NewItem, Step, Taken};
 
 use crate::error::invalid;
-use crate::lease::{Lease, Mark};
+use crate::lease::{LanePosition, Lease};
 
-/// Steps of an item.
+/// Maximum steps of an item.
 pub const LENGTH_MAX: u64 = 255;
 
-/// Items that the last frame of an episode may complete.
+/// Maximum items that one frame may complete.
 pub const ITEMS_AT_ONCE: usize = CHUNK_ITEMS_MAX / 2;
 
-/// What is not sent yet, and where the lane stands.
+/// The unsent steps and items of a lane, and the lane's position.
 pub struct Lane {
     key: LaneKey,
     codec: Codec,
@@ -28,34 +28,35 @@ pub struct Lane {
     sequence: u64,
     next_step: u64,
     episode: Episode,
-    /// Items come in order of their first steps.
+    /// First step of the newest item: items must be in the order of their first steps.
     last_first: u64,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum Episode {
-    /// The next step begins one.
+    /// The next step begins an episode.
     Between { first: u64 },
-    /// Its first step.
-    Goes { first: u64 },
-    /// The last step ended it; its last frame must follow.
+    /// An episode that began with step `first` is open.
+    Open { first: u64 },
+    /// The last step ended the episode; its last frame must follow.
     Ended { first: u64 },
 }
 
-/// An episode on its way into a lane.
-pub struct Whole<'a> {
+/// Packs a whole episode into a lane, chunk by chunk.
+pub struct EpisodePacker<'a> {
     frames: &'a [u8],
     taken: &'a [Taken],
     priorities: &'a [InitialPriority],
     tables: &'a [u8],
     length: u64,
-    /// Frames and items that are in.
+    /// Number of frames and items already packed.
     step: usize,
     item: usize,
 }
 
-impl<'a> Whole<'a> {
-    /// One frame more than steps, and a priority for each step. Items have `length` steps, fewer at the end.
+impl<'a> EpisodePacker<'a> {
+    /// `frames` has one frame more than `taken`, and `priorities` one entry per step. Items have `length` steps, fewer
+    /// at the end of the episode.
     pub fn new(
         frames: &'a [u8],
         taken: &'a [Taken],
@@ -66,7 +67,7 @@ impl<'a> Whole<'a> {
         Self { frames, taken, priorities, tables, length, step: 0, item: 0 }
     }
 
-    /// Packs frames until the lane has a chunk to send, and says whether all are in.
+    /// Packs frames until the lane must send a chunk. True if the episode is complete.
     pub fn pack(&mut self, lane: &mut Lane) -> bool {
         let total = self.taken.len();
         while self.step <= total {
@@ -75,7 +76,7 @@ impl<'a> Whole<'a> {
             }
             let frame = &self.frames[self.step * lane.frame_bytes..][..lane.frame_bytes];
             lane.push(frame, self.taken.get(self.step).copied());
-            // All items that this frame completes.
+            // Add all items that this frame completes.
             while self.item < total && (self.item + self.length as usize).min(total) <= self.step {
                 let length = (self.length as usize).min(total - self.item) as u8;
                 let first = lane.next_step - 1 - (self.step - self.item) as u64;
@@ -95,8 +96,8 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// Where a lane stood.
-pub struct Start {
+/// A lane's position to which [`Lane::rollback`] returns.
+pub struct Savepoint {
     sequence: u64,
     next_step: u64,
     steps: usize,
@@ -106,9 +107,9 @@ pub struct Start {
 }
 
 impl Lane {
-    /// A lane that goes on where its lease says.
+    /// A lane that continues at the position of its lease.
     pub fn new(lease: &Lease, spec: &StoreSpec, chunk_steps: usize) -> Self {
-        let Mark { sequence, next_step } = lease.from;
+        let LanePosition { sequence, next_step } = lease.from;
         Self {
             key: lease.key,
             codec: spec.codec,
@@ -129,18 +130,18 @@ impl Lane {
         self.frame_bytes
     }
 
-    /// Steps that are not sent.
+    /// Number of unsent steps.
     pub fn steps(&self) -> usize {
         self.steps.len()
     }
 
-    /// Where the next writer of the lane goes on.
-    pub fn mark(&self) -> Mark {
-        Mark { sequence: self.sequence, next_step: self.next_step }
+    /// The position at which the next writer of the lane continues.
+    pub fn position(&self) -> LanePosition {
+        LanePosition { sequence: self.sequence, next_step: self.next_step }
     }
 
-    pub fn start(&self) -> Start {
-        Start {
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint {
             sequence: self.sequence,
             next_step: self.next_step,
             steps: self.steps.len(),
@@ -150,20 +151,20 @@ impl Lane {
         }
     }
 
-    /// Takes back what came after. If some of it was sent, the rest is lost on the way.
-    pub fn undo(&mut self, start: &Start) {
-        if self.sequence != start.sequence {
+    /// Removes everything added since the savepoint. If a part has already been sent, the rest is abandoned.
+    pub fn rollback(&mut self, savepoint: &Savepoint) {
+        if self.sequence != savepoint.sequence {
             return self.abandon();
         }
-        self.steps.truncate(start.steps);
-        self.frames.truncate(start.frames);
-        self.items.truncate(start.items);
-        (self.next_step, self.last_first) = (start.next_step, start.last_first);
+        self.steps.truncate(savepoint.steps);
+        self.frames.truncate(savepoint.frames);
+        self.items.truncate(savepoint.items);
+        (self.next_step, self.last_first) = (savepoint.next_step, savepoint.last_first);
         self.episode = Episode::Between { first: self.next_step };
         self.encoder = Encoder::new(self.codec, self.frame_bytes);
     }
 
-    /// Whether what there is must be sent before another frame, which may be large and complete many items.
+    /// Whether the chunk must be sent before another frame is added, which may be large and complete many items.
     pub fn is_full(&self) -> bool {
         self.steps.len() >= self.chunk_steps
             || self.items.len() + ITEMS_AT_ONCE > CHUNK_ITEMS_MAX
@@ -173,13 +174,13 @@ impl Lane {
     pub fn may_begin(&self) -> PyResult<()> {
         match self.episode {
             Episode::Between { .. } => Ok(()),
-            _ => Err(invalid("an episode is under way: end() it first, or abandon() it")),
+            _ => Err(invalid("an episode is open: call end() or abandon() first")),
         }
     }
 
     pub fn may_act(&self) -> PyResult<()> {
         match self.episode {
-            Episode::Ended { .. } => Err(invalid("the episode has ended: its last frame goes with end()")),
+            Episode::Ended { .. } => Err(invalid("the episode has ended: pass its last frame to end()")),
             _ => Ok(()),
         }
     }
@@ -187,9 +188,9 @@ impl Lane {
     pub fn may_end(&self) -> PyResult<()> {
         match self.episode {
             Episode::Ended { .. } => Ok(()),
-            _ => {
-                Err(invalid("no step has ended the episode: the last append() says terminated or truncated"))
-            }
+            _ => Err(invalid(
+                "no step has ended the episode: set terminated or truncated in its last append()",
+            )),
         }
     }
 
@@ -199,21 +200,21 @@ impl Lane {
         let frame_bytes = (self.frames.len() - before) as u32;
         let (starts_episode, first) = match self.episode {
             Episode::Between { .. } => (true, self.next_step),
-            Episode::Goes { first } | Episode::Ended { first } => (false, first),
+            Episode::Open { first } | Episode::Ended { first } => (false, first),
         };
         self.episode = match taken {
             None => Episode::Between { first },
             Some(taken) if taken.ends_episode() => Episode::Ended { first },
-            Some(_) => Episode::Goes { first },
+            Some(_) => Episode::Open { first },
         };
         self.steps.push(Step { frame_bytes, key_frame, starts_episode, taken });
         self.next_step += 1;
     }
 
     pub fn item(&mut self, length: u64, priority: InitialPriority, table: u8) -> PyResult<()> {
-        let (Episode::Between { first } | Episode::Goes { first } | Episode::Ended { first }) = self.episode;
+        let (Episode::Between { first } | Episode::Open { first } | Episode::Ended { first }) = self.episode;
         if self.steps.is_empty() {
-            return Err(invalid("an item is made before flush(), while its last frame is still here"));
+            return Err(invalid("add items before flush(), while their last frame is not sent yet"));
         }
         let steps = self.next_step - 1 - first;
         if length == 0 || length > steps.min(LENGTH_MAX) {
@@ -225,18 +226,21 @@ impl Lane {
         let first = self.next_step - 1 - length;
         if first < self.last_first {
             return Err(invalid(
-                "items come in the order of their first steps: an earlier item begins later",
+                "items must be in the order of their first steps: an earlier item begins later",
             ));
         }
         if self.items.len() == CHUNK_ITEMS_MAX {
-            return Err(invalid(format!("{} items since the last step that was sent", self.items.len())));
+            return Err(invalid(format!(
+                "{} items since the last sent step, which is the maximum",
+                self.items.len()
+            )));
         }
         self.last_first = first;
         self.items.push(NewItem { first, length: length as u8, priority, table });
         Ok(())
     }
 
-    /// Drops what was not sent, as if it had been lost on the way: anything may follow.
+    /// Drops everything unsent. The shard sees a gap in the lane, after which any step may follow.
     pub fn abandon(&mut self) {
         if self.steps.is_empty() && matches!(self.episode, Episode::Between { .. }) {
             return;

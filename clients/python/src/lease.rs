@@ -1,7 +1,8 @@
-//! Which lanes of which actors this process writes.
+//! Leases: which lanes of which actors this process writes.
 //!
-//! A shard takes one incarnation of an actor at a time, and of each lane its chunks in order. So all lanes of an actor in
-//! this process share one incarnation, one writer has a lane at a time, and the next one goes on where it ended.
+//! A shard accepts one incarnation of an actor at a time, and the chunks of each lane in order. So all lanes of an
+//! actor in this process share one incarnation, a lane has one writer at a time, and its next writer continues where it
+//! ended.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -9,9 +10,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use replay::LaneKey;
 
-/// Where a lane stands.
+/// The next chunk and step of a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Mark {
+pub struct LanePosition {
     pub sequence: u64,
     pub next_step: u64,
 }
@@ -19,9 +20,9 @@ pub struct Mark {
 #[derive(Default)]
 struct Actor {
     incarnation: u64,
-    /// `None` while a writer has it.
-    lanes: HashMap<u32, Option<Mark>>,
-    /// Someone newer writes as this actor.
+    /// Position of each lane; `None` while a writer holds it.
+    lanes: HashMap<u32, Option<LanePosition>>,
+    /// A newer incarnation writes as this actor.
     replaced: bool,
 }
 
@@ -38,15 +39,20 @@ fn actors() -> MutexGuard<'static, Actors> {
 pub struct Lease {
     address: String,
     pub key: LaneKey,
-    pub from: Mark,
+    /// Where the writer continues.
+    pub from: LanePosition,
 }
 
 impl Lease {
-    /// Takes a lane, unless a writer has it. With an incarnation of its own it is nobody else's business.
+    /// Takes a lane; `None` if a writer holds it. An explicit incarnation is independent of all other leases.
     pub fn take(address: &str, actor: u32, lane: u32, incarnation: Option<u64>) -> Option<Self> {
         let address = address.to_owned();
         if let Some(incarnation) = incarnation {
-            return Some(Self { address, key: LaneKey { actor, incarnation, lane }, from: Mark::default() });
+            return Some(Self {
+                address,
+                key: LaneKey { actor, incarnation, lane },
+                from: LanePosition::default(),
+            });
         }
         let mut actors = actors();
         let known = actors.entry((address.clone(), actor)).or_default();
@@ -57,19 +63,19 @@ impl Lease {
             *known = Actor { incarnation: clock.max(known.incarnation + 1), ..Actor::default() };
         }
         let from = match known.lanes.insert(lane, None) {
-            None => Mark::default(),
-            Some(Some(mark)) => mark,
+            None => LanePosition::default(),
+            Some(Some(position)) => position,
             Some(None) => return None,
         };
         Some(Self { address, key: LaneKey { actor, incarnation: known.incarnation, lane }, from })
     }
 
-    /// Gives it back, for whoever comes next.
-    pub fn give_back(&self, mark: Mark, replaced: bool) {
+    /// Releases the lane for its next writer.
+    pub fn release(&self, position: LanePosition, replaced: bool) {
         let mut actors = actors();
         let Some(known) = actors.get_mut(&(self.address.clone(), self.key.actor)) else { return };
         if known.incarnation == self.key.incarnation {
-            known.lanes.insert(self.key.lane, Some(mark));
+            known.lanes.insert(self.key.lane, Some(position));
             known.replaced |= replaced;
         }
     }

@@ -1,6 +1,6 @@
-//! The compiled part of the Python client: connections, packing, unpacking and waiting, without Python's lock.
+//! The compiled part of the Python client: connections, compression, decompression and waiting, without the GIL.
 //!
-//! `quiver_replay/` has what people see. Here arrays are byte slices, and whatever waits can be interrupted.
+//! `quiver_replay/` contains the public Python API. Here arrays are byte slices, and every wait can be interrupted.
 #![forbid(unsafe_code)]
 #![allow(clippy::needless_pass_by_value, reason = "Python's arguments come by value")]
 

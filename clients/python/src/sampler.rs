@@ -1,11 +1,11 @@
-//! Batches into arrays that are there already.
+//! Samples batches into preallocated numpy arrays.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray1, PyReadwriteArray2};
 use proto::v1::replay_client::ReplayClient;
-use proto::{Batch, StoreSpec, Updates, v1};
+use proto::{PackedBatch, StoreSpec, Updates, v1};
 use pyo3::prelude::*;
 use replay::ItemKey;
 use replay::codec::Decoder;
@@ -23,36 +23,36 @@ use crate::error::{answered, invalid};
 use crate::keeper::{Keeper, LEARNER_INCARNATION};
 use crate::waiting::{Reason, deadline, wait};
 
-/// How often an empty table is looked at again.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often the sampler polls an empty table.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long the last updates may take.
+/// Timeout of the last updates in `close`.
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
 
-/// What is drawn, and from where.
-pub struct Draws {
+/// What a sampler samples, and from which shard.
+pub struct SamplerConfig {
     pub address: Address,
     pub credentials: Credentials,
     pub client: ReplayClient<Channel>,
     pub run: String,
     pub options: SamplerOptions,
     pub min_size: u64,
-    /// Held, not used.
+    /// Keeps the shard configured while the sampler exists.
     pub keeper: Option<Arc<Keeper>>,
 }
 
 #[pyclass(module = "quiver_replay._core")]
 pub struct Sampler {
-    draws: Draws,
+    config: SamplerConfig,
     spec: StoreSpec,
     length: usize,
     decoder: Decoder,
     backoff: Backoff,
     stream: Option<rpc::sampler::Sampler>,
-    /// There were `min_size` items once.
+    /// Whether the table has reached `min_size` items.
     begun: bool,
     closed: bool,
-    /// Streams opened so far: each draws from another seed.
+    /// Number of streams opened so far. Each stream uses another seed.
     opened: u64,
     stale: u64,
 }
@@ -88,7 +88,7 @@ struct Arrays<'py> {
     ages: PyReadwriteArray1<'py, u64>,
 }
 
-/// The same as slices, row after row.
+/// The same arrays as slices, in row-major order.
 struct Rows<'a> {
     bytes: &'a mut [u8],
     actions: &'a mut [i64],
@@ -106,7 +106,7 @@ struct Rows<'a> {
 }
 
 impl Arrays<'_> {
-    /// Slices of `size` rows, if all arrays are of that size.
+    /// Slices of `size` rows. An error if an array has another size.
     fn rows(&mut self, size: usize, length: usize, row_bytes: usize) -> PyResult<Rows<'_>> {
         let rows = Rows {
             bytes: self.bytes.as_slice_mut()?,
@@ -141,7 +141,7 @@ impl Arrays<'_> {
         if fits {
             Ok(rows)
         } else {
-            Err(invalid("the batch was made for another sampler: take its new_batch()"))
+            Err(invalid("the batch belongs to another sampler: use this sampler's new_batch()"))
         }
     }
 }
@@ -162,14 +162,17 @@ impl Sampler {
         self.open()?;
         let until = deadline(timeout)?;
         let (stack, frame_bytes) = (self.stack(), self.spec.options.frame_bytes);
-        let (size, length) = (self.draws.options.batch, self.length);
+        let (size, length) = (self.config.options.batch, self.length);
         let row_bytes = (stack + length) * frame_bytes;
         let mut rows = batch.rows(size, length, row_bytes)?;
-        let reason = Reason::new(format!("the shard at {}", self.draws.address));
+        let reason = Reason::new(format!("the shard at {}", self.config.address));
         let drawn = wait(py, until, || reason.get(), self.next(&reason))?;
-        let drawn = drawn.map_err(|status| answered(&self.draws.address, &status))?;
+        let drawn = drawn.map_err(|status| answered(&self.config.address, &status))?;
         if drawn.len() > size {
-            return Err(invalid(format!("the shard gave {} items, asked for {size}", drawn.len())));
+            return Err(invalid(format!(
+                "the shard returned {} items, but the request was for {size}",
+                drawn.len()
+            )));
         }
         let decoder = &mut self.decoder;
         py.detach(|| rows.fill(&drawn, decoder, stack, frame_bytes, length))?;
@@ -183,8 +186,8 @@ impl Sampler {
         priorities: PyReadonlyArray1<'_, f64>,
     ) -> PyResult<()> {
         self.open()?;
-        let updates = updates(self.draws.options.table, &keys, &priorities)?;
-        let address = self.draws.address.clone();
+        let updates = updates(self.config.options.table, &keys, &priorities)?;
+        let address = self.config.address.clone();
         let reason = || format!("the shard at {address} to take priorities");
         let sent = wait(py, None, reason, async {
             if self.stream.is_none() {
@@ -197,27 +200,27 @@ impl Sampler {
         })?;
         match sent {
             Err(status) if is_refusal(&status) => Err(answered(&address, &status)),
-            // A stream that broke is noticed, and opened again, with the next batch.
+            // The next batch detects a broken stream and reopens it.
             _ => Ok(()),
         }
     }
 
-    /// Without `wait`, what was not sent is lost.
+    /// Without `wait`, unsent updates are lost.
     fn close(&mut self, py: Python<'_>, wait: bool) -> PyResult<()> {
         self.closed = true;
         let Some(stream) = self.stream.take().filter(|_| wait) else { return Ok(()) };
-        let reason = || format!("the shard at {} to take the last priorities", self.draws.address);
+        let reason = || format!("the shard at {} to take the last priorities", self.config.address);
         let finished = crate::waiting::wait(py, Some(Instant::now() + CLOSE_WAIT), reason, stream.finish())?;
-        self.stale += finished.map_err(|status| answered(&self.draws.address, &status))?;
+        self.stale += finished.map_err(|status| answered(&self.config.address, &status))?;
         Ok(())
     }
 }
 
 impl Sampler {
-    pub fn new(draws: Draws, spec: &StoreSpec, length: usize) -> Self {
+    pub fn new(config: SamplerConfig, spec: &StoreSpec, length: usize) -> Self {
         Self {
-            backoff: Backoff::new(draws.options.seed),
-            draws,
+            backoff: Backoff::new(config.options.seed),
+            config,
             spec: spec.clone(),
             length,
             decoder: Decoder::new(spec.codec),
@@ -233,15 +236,15 @@ impl Sampler {
         if self.closed { Err(invalid("the sampler is closed")) } else { Ok(()) }
     }
 
-    /// The next batch that has items. Tries again whatever may pass.
-    async fn next(&mut self, reason: &Reason) -> Result<Batch, Status> {
+    /// The next batch that has items. Retries temporary errors.
+    async fn next(&mut self, reason: &Reason) -> Result<PackedBatch, Status> {
         loop {
             match self.attempt(reason).await {
                 Ok(Some(batch)) => return Ok(batch),
-                Ok(None) => sleep(LOOK_EVERY).await,
+                Ok(None) => sleep(POLL_INTERVAL).await,
                 Err(status) if is_refusal(&status) => return Err(status),
                 Err(status) => {
-                    reason.is(format!("the shard at {}: {}", self.draws.address, describe(&status)));
+                    reason.set(format!("the shard at {}: {}", self.config.address, describe(&status)));
                     self.stale += self.stream.take().map_or(0, |stream| stream.stale());
                     sleep(self.backoff.next()).await;
                 }
@@ -249,14 +252,14 @@ impl Sampler {
         }
     }
 
-    async fn attempt(&mut self, reason: &Reason) -> Result<Option<Batch>, Status> {
+    async fn attempt(&mut self, reason: &Reason) -> Result<Option<PackedBatch>, Status> {
         if !self.begun {
-            let Draws { address, client, options, min_size, .. } = &mut self.draws;
+            let SamplerConfig { address, client, options, min_size, .. } = &mut self.config;
             let info = client.info(v1::InfoRequest {}).await?.into_inner();
-            let standing = info.shard.and_then(|shard| shard.tables.get(options.table).copied());
-            let items = standing.unwrap_or_default().items;
+            let status = info.shard.and_then(|shard| shard.tables.get(options.table).copied());
+            let items = status.unwrap_or_default().items;
             if items < *min_size {
-                reason.is(format!("{min_size} items in the shard at {address}, which has {items}"));
+                reason.set(format!("{min_size} items in the shard at {address}, which has {items}"));
                 return Ok(None);
             }
             self.begun = true;
@@ -269,14 +272,14 @@ impl Sampler {
         if !batch.is_empty() {
             return Ok(Some(batch));
         }
-        // Those that were asked for meanwhile are empty as well.
+        // The prefetched batches are empty as well.
         stream.drain().await?;
-        reason.is(format!("items in the shard at {}", self.draws.address));
+        reason.set(format!("items in the shard at {}", self.config.address));
         Ok(None)
     }
 
     async fn connect(&mut self) -> Result<&mut rpc::sampler::Sampler, Status> {
-        let Draws { address, credentials, run, options, .. } = &self.draws;
+        let SamplerConfig { address, credentials, run, options, .. } = &self.config;
         let seed = options.seed.wrapping_add(self.opened);
         let options = SamplerOptions { seed, ..options.clone() };
         let channel = credentials.channel(Role::Replay, address);
@@ -291,7 +294,7 @@ impl Sampler {
 impl Rows<'_> {
     fn fill(
         &mut self,
-        batch: &Batch,
+        batch: &PackedBatch,
         decoder: &mut Decoder,
         stack: usize,
         frame_bytes: usize,
@@ -302,12 +305,12 @@ impl Rows<'_> {
             if item.length() > length {
                 let steps = item.length();
                 return Err(invalid(format!(
-                    "an item has {steps} steps: make the sampler with length={steps}"
+                    "an item has {steps} steps: create the sampler with length={steps}"
                 )));
             }
-            let place = &mut self.bytes[row * row_bytes..][..row_bytes];
+            let target = &mut self.bytes[row * row_bytes..][..row_bytes];
             decoder
-                .decode_item(item.frames(), item.lead(), item.length(), stack, frame_bytes, place)
+                .decode_item(item.frames(), item.lead(), item.length(), stack, frame_bytes, target)
                 .map_err(invalid)?;
             let columns = row * length..(row + 1) * length;
             self.actions[columns.clone()].fill(0);
@@ -335,7 +338,7 @@ impl Rows<'_> {
     }
 }
 
-/// New priorities from arrays.
+/// Priority updates from numpy arrays.
 pub fn updates(
     table: usize,
     keys: &PyReadonlyArray2<'_, u64>,
@@ -347,11 +350,12 @@ pub fn updates(
     }
     let max = proto::limits::UPDATES_MAX;
     if priorities.len() > max {
-        return Err(invalid(format!("{} updates at once, at most {max}", priorities.len())));
+        return Err(invalid(format!("{} updates in one call, must be at most {max}", priorities.len())));
     }
     let update = |(key, &priority): (&[u64], &f64)| {
-        let incarnation = u32::try_from(key[0]).map_err(|_| invalid("a key that no shard gave"))?;
-        let slot = u32::try_from(key[1]).map_err(|_| invalid("a key that no shard gave"))?;
+        let incarnation =
+            u32::try_from(key[0]).map_err(|_| invalid("invalid key: use keys from batch.keys"))?;
+        let slot = u32::try_from(key[1]).map_err(|_| invalid("invalid key: use keys from batch.keys"))?;
         let priority = Priority::try_new(priority)
             .map_err(|_| invalid(format!("priority {priority}: must be finite and 0 or more")))?;
         Ok((ItemKey { incarnation, slot, generation: key[2] }, priority))

@@ -1,4 +1,4 @@
-//! What a shard holds, from Python's words.
+//! Converts a store specification from Python.
 
 use proto::{StoreSpec, convert, v1};
 use pyo3::prelude::*;
@@ -31,7 +31,7 @@ struct Table {
 }
 
 impl Store {
-    /// Checked as far as it can be without the shard.
+    /// Validates everything that does not depend on the shard.
     pub fn spec(self) -> PyResult<StoreSpec> {
         let Self { bytes_max, stack, frame_bytes, codec, actions, tables } = self;
         let tables = tables.into_iter().map(Table::message).collect();
@@ -55,11 +55,11 @@ impl Table {
     }
 }
 
-/// The index of the table of this name, or of the first one.
+/// The index of the table with this name; 0 without a name.
 pub fn index(tables: &[TableOptions], name: Option<&str>) -> PyResult<usize> {
     let Some(name) = name else { return Ok(0) };
     tables.iter().position(|table| table.name == name).ok_or_else(|| {
         let names: Vec<&str> = tables.iter().map(|table| table.name.as_str()).collect();
-        invalid(format!("there is no table {name:?}, but {}", names.join(", ")))
+        invalid(format!("no table {name:?}; this shard has {}", names.join(", ")))
     })
 }

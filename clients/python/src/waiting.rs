@@ -1,4 +1,4 @@
-//! Waiting with Python's lock released: Ctrl-C ends it, and who waits long says for what.
+//! Waits with the GIL released. Ctrl-C interrupts a wait, and a long wait logs its reason.
 
 use std::pin::pin;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -9,13 +9,13 @@ use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-/// How often a wait looks whether somebody pressed Ctrl-C.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often a wait polls for Ctrl-C.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How often a wait says for what.
-const SAY_EVERY: Duration = Duration::from_secs(10);
+/// How often a wait logs its reason.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What is waited for, in words, as whoever waits comes to know it.
+/// The reason of a wait in words. The waiting future updates it as it learns more.
 #[derive(Debug, Default)]
 pub struct Reason(Mutex<String>);
 
@@ -24,7 +24,7 @@ impl Reason {
         Self(Mutex::new(what.into()))
     }
 
-    pub fn is(&self, what: impl Into<String>) {
+    pub fn set(&self, what: impl Into<String>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = what.into();
     }
 
@@ -33,23 +33,23 @@ impl Reason {
     }
 }
 
-/// The threads that everything of this process shares.
+/// The runtime that all clients of this process share.
 pub fn runtime() -> PyResult<&'static Runtime> {
     static SHARED: OnceLock<(u32, Runtime)> = OnceLock::new();
     let process = std::process::id();
     if SHARED.get().is_none() {
         let runtime =
             Builder::new_multi_thread().worker_threads(1).thread_name("quiver").enable_all().build()?;
-        // Another thread may have been first; then this one is dropped again.
+        // If another thread was first, this runtime is dropped.
         SHARED.set((process, runtime)).ok();
     }
-    let (owner, runtime) = SHARED.get().expect("just made");
+    let (owner, runtime) = SHARED.get().expect("just set");
     if *owner == process {
         return Ok(runtime);
     }
-    // A fork has no threads but the one that called it, so nothing would ever move.
+    // A forked process has only the thread that called fork, so the runtime's worker thread does not exist there.
     Err(PyRuntimeError::new_err(
-        "this process was forked from one that used quiver_replay: start it with the multiprocessing method \"spawn\"",
+        "quiver_replay does not work in a forked process: use the multiprocessing start method \"spawn\"",
     ))
 }
 
@@ -63,10 +63,10 @@ pub fn wait<T: Send>(
     let runtime = runtime()?;
     let mut future = pin!(future);
     let start = Instant::now();
-    let mut say_at = start + SAY_EVERY;
+    let mut log_at = start + LOG_INTERVAL;
     loop {
-        let left = deadline.map_or(LOOK_EVERY, |at| at.saturating_duration_since(Instant::now()));
-        let part = left.min(LOOK_EVERY);
+        let left = deadline.map_or(POLL_INTERVAL, |at| at.saturating_duration_since(Instant::now()));
+        let part = left.min(POLL_INTERVAL);
         let done = py.detach(|| runtime.block_on(async { timeout(part, future.as_mut()).await }));
         if let Ok(output) = done {
             return Ok(output);
@@ -77,9 +77,9 @@ pub fn wait<T: Send>(
             let waited = (now - start).as_secs_f64();
             return Err(PyTimeoutError::new_err(format!("waited {waited:.1} s for {}", reason())));
         }
-        if now >= say_at {
-            say_at = now + SAY_EVERY;
-            let text = format!("waiting for {} since {:.0} s", reason(), (now - start).as_secs_f64());
+        if now >= log_at {
+            log_at = now + LOG_INTERVAL;
+            let text = format!("waiting for {}, {:.0} s so far", reason(), (now - start).as_secs_f64());
             py.import("logging")?
                 .call_method1("getLogger", ("quiver_replay",))?
                 .call_method1("warning", (text,))?;
@@ -87,7 +87,7 @@ pub fn wait<T: Send>(
     }
 }
 
-/// A time from now, from seconds as Python gives them.
+/// Converts a timeout in seconds to a deadline; `None` and infinity mean no deadline.
 pub fn deadline(seconds: Option<f64>) -> PyResult<Option<Instant>> {
     let Some(seconds) = seconds.filter(|&seconds| seconds != f64::INFINITY) else { return Ok(None) };
     let wait = Duration::try_from_secs_f64(seconds)

@@ -1,4 +1,4 @@
-//! One environment's steps, packed and sent in chunks.
+//! Writes one environment's steps: compresses them and sends them in chunks.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,28 +10,28 @@ use pyo3::prelude::*;
 use replay::{InitialPriority, TableOptions, Taken, WeightsVersion};
 use rpc::address::Address;
 use rpc::channel::Credentials;
-use rpc::place::Place;
-use rpc::writer::State;
+use rpc::shard_entry::ShardEntry;
+use rpc::writer::WriterState;
 use value::priority::Priority;
 
 use crate::error::{ended, invalid};
 use crate::keeper::Keeper;
-use crate::lane::{ITEMS_AT_ONCE, LENGTH_MAX, Lane, Whole};
+use crate::lane::{EpisodePacker, ITEMS_AT_ONCE, LENGTH_MAX, Lane};
 use crate::lease::Lease;
 use crate::store::index;
 use crate::waiting::{deadline, runtime, wait};
 
-/// Chunks that are sent before the first of them must be acknowledged.
-const AT_ONCE: usize = 8;
+/// Chunks of one burst. Twice as many may be in flight.
+const BURST: usize = 8;
 
 #[pyclass(module = "quiver_replay._core")]
 pub struct Writer {
     address: Address,
     lease: Lease,
-    /// Held, not used.
+    /// Keeps the shard configured while the writer exists.
     _keeper: Option<Arc<Keeper>>,
-    /// Absent once closed.
-    connection: Option<rpc::writer::Writer>,
+    /// `None` after close.
+    connection: Option<rpc::writer::ChunkWriter>,
     lane: Lane,
     tables: Vec<TableOptions>,
     actions: u16,
@@ -39,7 +39,7 @@ pub struct Writer {
 
 #[pymethods]
 impl Writer {
-    #[expect(clippy::too_many_arguments, reason = "Python names them")]
+    #[expect(clippy::too_many_arguments, reason = "Python calls use keyword arguments")]
     fn append(
         &mut self,
         py: Python<'_>,
@@ -77,7 +77,7 @@ impl Writer {
         self.lane.item(length, self::priority(priority)?, table)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "Python names them")]
+    #[expect(clippy::too_many_arguments, reason = "Python calls use keyword arguments")]
     fn write(
         &mut self,
         py: Python<'_>,
@@ -110,7 +110,7 @@ impl Writer {
                 return Err(invalid(format!("{got} {what} for {steps} actions, must be {wanted}")));
             }
         }
-        // Everything is checked before the first step is taken.
+        // Validate all arguments before the first step is added.
         let named = tables.iter().map(|name| Ok(index(&self.tables, Some(name))? as u8));
         let tables: Vec<u8> = if tables.is_empty() { vec![0] } else { named.collect::<PyResult<_>>()? };
         let taken = |step: usize| {
@@ -132,15 +132,15 @@ impl Writer {
         self.lane.may_begin()?;
         self.send(py, self.lane.is_full(), until)?;
 
-        let start = self.lane.start();
-        let mut episode = Whole::new(frames, &taken, &priorities, &tables, length);
+        let savepoint = self.lane.savepoint();
+        let mut episode = EpisodePacker::new(frames, &taken, &priorities, &tables, length);
         loop {
             let lane = &mut self.lane;
             if py.detach(|| episode.pack(lane)) {
                 return Ok(());
             }
             if let Err(error) = self.send(py, true, until) {
-                self.lane.undo(&start);
+                self.lane.rollback(&savepoint);
                 return Err(error);
             }
         }
@@ -160,7 +160,7 @@ impl Writer {
         done.map_err(|state| ended(&self.address, &state))
     }
 
-    /// Steps that were not sent.
+    /// Number of unsent steps.
     #[getter]
     fn unsent(&self) -> usize {
         self.lane.steps()
@@ -169,9 +169,9 @@ impl Writer {
     #[getter]
     fn waiting_for(&self) -> Option<String> {
         match self.connection.as_ref()?.state() {
-            State::Open => None,
-            State::Waiting(what) | State::Fenced(what) | State::Refused(what) => Some(what),
-            State::Finished => Some("the run has ended".into()),
+            WriterState::Open => None,
+            WriterState::Waiting(what) | WriterState::Fenced(what) | WriterState::Refused(what) => Some(what),
+            WriterState::Finished => Some("the run has ended".into()),
         }
     }
 
@@ -191,7 +191,7 @@ impl Drop for Writer {
 }
 
 impl Writer {
-    /// Writes to the shard that is at an address, showing these credentials.
+    /// Opens a connection to the shard at an address with these credentials.
     pub fn new(
         (address, credentials): (Address, Credentials),
         run: &str,
@@ -215,33 +215,33 @@ impl Writer {
             ..v1::InsertHello::default()
         };
         let _inside = runtime()?.enter();
-        let place = Place::fixed(address.clone());
-        let writer = rpc::writer::Writer::spawn(place, credentials, hello, AT_ONCE, key.incarnation);
+        let entry = ShardEntry::fixed(address.clone());
+        let writer = rpc::writer::ChunkWriter::spawn(entry, credentials, hello, BURST, key.incarnation);
         let connection = Some(writer);
         let lane = Lane::new(&lease, spec, chunk_steps);
         let (tables, actions) = (spec.options.tables.clone(), spec.actions);
         Ok(Self { address, lease, _keeper: keeper, connection, lane, tables, actions })
     }
 
-    fn connection(&self) -> PyResult<&rpc::writer::Writer> {
+    fn connection(&self) -> PyResult<&rpc::writer::ChunkWriter> {
         self.connection.as_ref().ok_or_else(|| invalid("the writer is closed"))
     }
 
-    /// The next writer of this lane goes on here.
+    /// Closes the connection and releases the lane for its next writer.
     fn leave(&mut self) {
         let Some(connection) = self.connection.take() else { return };
-        // What was not sent, or an episode that did not end, is a gap.
+        // Unsent steps, or an episode that did not end, become a gap in the lane.
         self.lane.abandon();
-        self.lease.give_back(self.lane.mark(), connection.state().is_final());
+        self.lease.release(self.lane.position(), connection.state().is_final());
     }
 
-    /// Sends what there is, if `now`.
+    /// If `now`, sends the unsent steps as a chunk.
     fn send(&mut self, py: Python<'_>, now: bool, until: Option<Instant>) -> PyResult<()> {
         let connection = self.connection()?;
         if !now || self.lane.steps() == 0 {
             return Ok(());
         }
-        // Only once there is room: whoever is interrupted while waiting has lost nothing.
+        // Take the chunk only when there is room, so that an interrupted wait loses nothing.
         let room = wait(py, until, || self.waits_for("to take more"), connection.room())?;
         room.map_err(|state| ended(&self.address, &state))?;
         let chunk = self.lane.take();

@@ -1,6 +1,6 @@
-"""A shard that asks who calls: writes and samples with the secrets of a client, and is refused with others.
+"""Writes to and samples from a shard with authentication: works with the secrets of a client, is refused with others.
 
-`replay-server/tests/python.rs` runs it: python3 secured.py <address> <folder that quiver certs made>"""
+`replay-server/tests/python.rs` runs it: python3 secured.py <address> <folder that quiver certs created>"""
 
 import sys
 

@@ -13,7 +13,7 @@ SERVER = os.environ.get("QUIVER_REPLAY_SERVER", str(ROOT / "target/release/quive
 
 
 class Shard:
-    """One shard as a process, at a socket in a directory of its own."""
+    """A shard process that listens on a socket in its own directory."""
 
     def __init__(self, *flags: str) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="quiver-python-")
@@ -29,7 +29,7 @@ class Shard:
         log.close()
 
     def kill(self) -> None:
-        """As a crash would."""
+        """Kills the process, like a crash."""
         self._process.kill()
         self._process.wait()
         assert self._process.stdin is not None

@@ -1,7 +1,8 @@
-"""The package against real shards: what is written comes back, once, whatever happens in between."""
+"""The package against real shards: everything written comes back exactly once, whatever happens in between."""
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import pathlib
@@ -9,6 +10,7 @@ import signal
 import threading
 import time
 import unittest
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -41,6 +43,18 @@ def client_of(shard: Shard, **options: object) -> Client:
     return client
 
 
+@contextlib.contextmanager
+def served(**options: object) -> Iterator[tuple[Shard, Client]]:
+    """A shard, and a client that has created its tables."""
+    with Shard() as shard:
+        yield shard, client_of(shard, **options)
+
+
+def write_episode(client: Client, steps: int, **options: object) -> None:
+    with client.writer() as writer:
+        writer.write(*episode(0, steps), terminated=True, **options)  # type: ignore[arg-type]
+
+
 class Writing(unittest.TestCase):
     def test_what_is_written_comes_back(self) -> None:
         for codec in ["delta", "zstd", "none"]:
@@ -58,7 +72,7 @@ class Writing(unittest.TestCase):
                     actions,
                     rewards,
                     terminated=number % 2 == 0,
-                    # Which one it is can be read off its priority.
+                    # The priority identifies the item.
                     priorities=1.0 + 1000 * number + np.arange(len(actions)),
                     log_probabilities=log_probabilities[number],
                     length=length,
@@ -87,7 +101,7 @@ class Writing(unittest.TestCase):
                     self.assertEqual(batch.terminated[row], ended and number % 2 == 0)
                     self.assertEqual(batch.truncated[row], ended and number % 2 == 1)
                     seen.add((number, first))
-                    # So that all come soon.
+                    # Zero priorities let all items appear soon.
                 sampler.update(batch, np.where(batch.times_sampled > 1, 0.0, batch.priorities))
                 if len(seen) < 133:
                     sampler.update(batch.keys, batch.priorities)
@@ -96,8 +110,7 @@ class Writing(unittest.TestCase):
         frames, actions, rewards = episode(3, 30)
         drawn = []
         for whole in [True, False]:
-            with Shard() as shard:
-                client = client_of(shard)
+            with served() as (_, client):
                 with client.writer() as writer:
                     if whole:
                         writer.write(frames, actions, rewards, terminated=True)
@@ -126,8 +139,7 @@ class Writing(unittest.TestCase):
             self.assertTrue(batch.actions.all() and batch.truncated.sum() >= 1)
 
     def test_nonsense_is_refused_before_it_is_stored(self) -> None:
-        with Shard() as shard:
-            client = client_of(shard)
+        with served() as (_, client):
             frames, actions, rewards = episode(0, 5)
             with client.writer() as writer:
                 nonsense = [
@@ -137,7 +149,7 @@ class Writing(unittest.TestCase):
                     (lambda: writer.append(frames[0], -1, 0.0), "action is -1"),
                     (lambda: writer.append(frames[0], 0, float("nan")), "must be finite"),
                     (lambda: writer.end(frames[0]), "no step has ended the episode"),
-                    (lambda: writer.item(), "made before flush"),
+                    (lambda: writer.item(), "before flush"),
                     (lambda: writer.write(frames[:5], actions, rewards, terminated=True), "5 frames for 5 actions"),
                     (lambda: writer.write(frames, actions, rewards[:4], terminated=True), "4 rewards"),
                     (lambda: writer.write(frames[:1], [], [], terminated=True), "1 step or more"),
@@ -154,11 +166,11 @@ class Writing(unittest.TestCase):
                 writer.append(frames[0], 0, 0.0)
                 with self.assertRaisesRegex(ValueError, "length is 1, but there are 0 steps"):
                     writer.item()
-                with self.assertRaisesRegex(ValueError, "under way"):
+                with self.assertRaisesRegex(ValueError, "an episode is open"):
                     writer.write(frames, actions, rewards, terminated=True)
                 writer.append(frames[1], 0, 0.0, terminated=True)
                 writer.item(priority=5.0)
-                with self.assertRaisesRegex(ValueError, r"last frame goes with end\(\)"):
+                with self.assertRaisesRegex(ValueError, r"last frame to end\(\)"):
                     writer.append(frames[2], 0, 0.0)
                 writer.end(frames[2])
                 writer.item()
@@ -169,8 +181,7 @@ class Writing(unittest.TestCase):
                 writer.append(frames[0], 0, 0.0)
 
     def test_an_abandoned_episode_makes_way_for_the_next(self) -> None:
-        with Shard() as shard:
-            client = client_of(shard)
+        with served() as (_, client):
             frames, actions, rewards = episode(0, 9)
             with client.writer(chunk_steps=4) as writer:
                 for step in range(6):
@@ -182,9 +193,8 @@ class Writing(unittest.TestCase):
             self.assertTrue((batch.frames[:, STACK - 1, 0, 0] < 9).all())
 
     def test_the_newer_writer_of_an_actor_ends_the_older(self) -> None:
-        with Shard() as shard:
-            client = client_of(shard)
-            with self.assertRaisesRegex(ValueError, "has a writer in this process"):
+        with served() as (_, client):
+            with self.assertRaisesRegex(ValueError, "already has a writer in this process"):
                 both = client.writer(9), client.writer(9)
                 del both
             old, new = client.writer(3, incarnation=1), client.writer(3, incarnation=2)
@@ -197,14 +207,13 @@ class Writing(unittest.TestCase):
             new.close()
 
     def test_lanes_of_one_process_write_side_by_side_and_one_after_the_other(self) -> None:
-        with Shard() as shard:
-            client = client_of(shard)
+        with served() as (_, client):
             with client.writer(lane=0) as first, client.writer(lane=1) as second:
                 for _ in range(3):
                     for writer in [first, second]:
                         writer.write(*episode(0, 10), terminated=True)
                         writer.flush()
-            # A lane goes on where it ended, also in the middle of an episode.
+            # A lane continues where it ended, also in the middle of an episode.
             for _ in range(3):
                 with client.writer(lane=1) as writer:
                     writer.write(*episode(0, 10), terminated=True)
@@ -212,8 +221,7 @@ class Writing(unittest.TestCase):
             self.assertEqual(client.inspect()["items"], 90)
 
     def test_one_episode_for_two_tables(self) -> None:
-        with Shard() as shard:
-            client = client_of(shard, tables=[Table("a", 500), Table("b", 500, sampler="uniform"), Table("c", 9)])
+        with served(tables=[Table("a", 500), Table("b", 500, sampler="uniform"), Table("c", 9)]) as (_, client):
             with client.writer(chunk_steps=7) as writer:
                 writer.write(*episode(0, 60), terminated=True, length=3, table=["a", "b"])
             self.assertEqual([client.inspect(table)["items"] for table in "abc"], [60, 60, 0])
@@ -221,8 +229,7 @@ class Writing(unittest.TestCase):
             self.assertEqual([len(batch) for batch in drawn], [20, 20])
 
     def test_an_interrupted_episode_harms_no_other(self) -> None:
-        with Shard() as shard:
-            client = client_of(shard, inserts_max=10)
+        with served(inserts_max=10) as (_, client):
             writer = client.writer(chunk_steps=8)
             whole = episode(0, 10)
             written = 0
@@ -237,9 +244,8 @@ class Writing(unittest.TestCase):
             items = client.inspect()["items"]
             self.assertTrue(written + 10 <= items < written + 20, (written, items))
 
-    def test_writers_wait_for_an_allowance_and_say_so(self) -> None:
-        with Shard() as shard:
-            client = client_of(shard, inserts_max=20)
+    def test_writers_wait_for_an_allowance_and_report_it(self) -> None:
+        with served(inserts_max=20) as (_, client):
             writer = client.writer(chunk_steps=8)
             for _ in range(3):
                 writer.write(*episode(0, 10), terminated=True)
@@ -257,10 +263,8 @@ class Writing(unittest.TestCase):
 
 class Sampling(unittest.TestCase):
     def test_priorities_decide(self) -> None:
-        with Shard() as shard:
-            client = client_of(shard, tables=[Table("t", 1000, priority_exponent=1.0, priority_constant=0.0)])
-            with client.writer() as writer:
-                writer.write(*episode(0, 10), terminated=True, priorities=np.arange(10.0))
+        with served(tables=[Table("t", 1000, priority_exponent=1.0, priority_constant=0.0)]) as (_, client):
+            write_episode(client, 10, priorities=np.arange(10.0))
             with client.sampler(900, prefetch=0) as sampler:
                 batch = next(sampler)
                 # In strata, each gets its share to within one at each end.
@@ -274,7 +278,7 @@ class Sampling(unittest.TestCase):
                 self.assertTrue((batch.priorities == 7).all() and (batch.probabilities == 1).all())
             self.assertEqual(client.update_priorities(only, [8.0]), (1, 0))
             self.assertEqual(client.update_priorities([], []), (0, 0))
-            # Keys of another life of the shard, before or after its own.
+            # Keys of another incarnation of the shard, before or after its own.
             other = only.copy()
             other[0, 0] ^= 1
             for mixed in [[only, other], [other, only]]:
@@ -294,10 +298,8 @@ class Sampling(unittest.TestCase):
                     client.update_priorities(only, wrong)
 
     def test_the_last_updates_arrive_before_close_returns(self) -> None:
-        with Shard() as shard:
-            client = client_of(shard)
-            with client.writer() as writer:
-                writer.write(*episode(0, 10), terminated=True)
+        with served() as (_, client):
+            write_episode(client, 10)
             with client.sampler(10) as sampler:
                 for _ in range(3):
                     batch = next(sampler)
@@ -306,10 +308,8 @@ class Sampling(unittest.TestCase):
             self.assertEqual(client.inspect()["updates"], 60)
 
     def test_any_number_of_updates_between_batches(self) -> None:
-        with Shard() as shard:
-            client = client_of(shard)
-            with client.writer() as writer:
-                writer.write(*episode(0, 250), terminated=True)
+        with served() as (_, client):
+            write_episode(client, 250)
             with client.sampler(1000) as sampler:
                 batch = sampler.sample()
                 for _ in range(300):
@@ -318,10 +318,8 @@ class Sampling(unittest.TestCase):
             self.assertEqual(client.inspect()["updates"], 300_000)
 
     def test_an_error_within_is_not_hidden(self) -> None:
-        with Shard() as shard:
-            client = client_of(shard)
-            with client.writer() as writer:
-                writer.write(*episode(0, 10), terminated=True)
+        with served() as (shard, client):
+            write_episode(client, 10)
             with self.assertRaises(KeyError), client.sampler(4) as sampler:
                 next(sampler)
                 shard.kill()
@@ -329,9 +327,8 @@ class Sampling(unittest.TestCase):
             shard.start()
 
     def test_tables_are_views_of_the_same_frames(self) -> None:
-        with Shard() as shard:
-            tables = [Table("all", 100), Table("once", 100, sampler="fifo", max_times_sampled=1)]
-            client = client_of(shard, tables=tables)
+        tables = [Table("all", 100), Table("once", 100, sampler="fifo", max_times_sampled=1)]
+        with served(tables=tables) as (_, client):
             frames, actions, rewards = episode(0, 10)
             with client.writer() as writer:
                 for step in range(10):
@@ -352,10 +349,8 @@ class Sampling(unittest.TestCase):
                 client.sampler(6, "other")
 
     def test_batches_are_filled_in_turn(self) -> None:
-        with Shard() as shard:
-            client = client_of(shard)
-            with client.writer() as writer:
-                writer.write(*episode(0, 50), terminated=True)
+        with served() as (_, client):
+            write_episode(client, 50)
             with client.sampler(8, buffers=3) as sampler:
                 first, second, third, fourth = (next(sampler) for _ in range(4))
                 self.assertTrue(fourth is first and first is not second and second is not third)
@@ -372,8 +367,7 @@ class Sampling(unittest.TestCase):
                 client.sampler(8).sample()
 
     def test_the_first_batch_waits_for_enough_items(self) -> None:
-        with Shard() as shard:
-            client = client_of(shard)
+        with served() as (_, client):
             sampler = client.sampler(8, min_size=30)
             writer = client.writer()
             writer.write(*episode(0, 20), terminated=True)
@@ -394,7 +388,7 @@ class Sampling(unittest.TestCase):
 class Trouble(unittest.TestCase):
     def test_a_killed_shard_keeps_all_that_was_acknowledged_once(self) -> None:
         with Shard() as shard:
-            # The same place, but with files.
+            # The same address, but with a data directory.
             shard.kill()
             shard._flags = ("--data-dir", str(shard.directory / "data"))
             shard.start()
@@ -413,9 +407,8 @@ class Trouble(unittest.TestCase):
             self.assertEqual((seen["items"], seen["inserts"], seen["agent_steps"]), (written, written, written))
             self.assertEqual(len(sampler.sample()), 64)
 
-    def test_a_shard_that_forgot_is_told_again(self) -> None:
-        with Shard() as shard:
-            client = client_of(shard)
+    def test_a_shard_that_restarted_empty_is_configured_again(self) -> None:
+        with served() as (shard, client):
             with client.writer() as writer:
                 writer.write(*episode(0, 10), terminated=True)
                 writer.flush()
@@ -423,13 +416,13 @@ class Trouble(unittest.TestCase):
                 next(sampler)
                 shard.kill()
                 shard.start()
-                until("it was told", lambda: client.inspect()["table"] == "all")
-                # What it held is gone with its memory, also the frames that the next few of the lane refer to.
+                until("it is configured", lambda: client.inspect()["table"] == "all")
+                # Its contents are lost, also the frames that the lane's next steps refer to.
                 writer.write(*episode(0, 60), terminated=True)
             self.assertGreaterEqual(client.inspect()["items"], 40)
             self.assertEqual(len(sampler.sample()), 8)
 
-    def test_nobody_there(self) -> None:
+    def test_an_unreachable_shard_and_invalid_arguments_are_errors(self) -> None:
         nowhere = Client("unix:/nonexistent/socket", SHAPE, timeout=0.5)
         with self.assertRaises(ConnectionError):
             nowhere.inspect()
@@ -447,7 +440,7 @@ class Trouble(unittest.TestCase):
         with self.assertRaises(ValueError):
             Client("127.0.0.1:1", (4,), object)
 
-    def test_what_a_shard_was_told_it_keeps(self) -> None:
+    def test_a_shard_keeps_its_configuration(self) -> None:
         with Shard() as shard:
             with self.assertRaisesRegex(ValueError, r"call create\(\) first"):
                 Client(shard.address, SHAPE).writer()
@@ -463,12 +456,12 @@ class Trouble(unittest.TestCase):
             client.configure(capacity=2000, priority_exponent=0.5)
             seen = client.inspect()
             self.assertEqual((seen["capacity"], seen["priority_exponent"]), (2000, 0.5))
-            # It stays so, and a shard that forgot is told so.
+            # The change persists, and a shard that restarted empty gets it again.
             time.sleep(1.5)
             self.assertEqual(client.inspect()["capacity"], 2000)
             shard.kill()
             shard.start()
-            until("it was told", lambda: client.inspect()["capacity"] == 2000)
+            until("it is configured", lambda: client.inspect()["capacity"] == 2000)
 
     def test_an_interrupt_ends_a_wait(self) -> None:
         def interrupt(*_: object) -> None:
@@ -484,9 +477,8 @@ class Trouble(unittest.TestCase):
             finally:
                 signal.signal(signal.SIGALRM, before)
 
-    def test_a_fork_is_told_what_to_do(self) -> None:
-        with Shard() as shard:
-            client = client_of(shard)
+    def test_a_forked_process_gets_an_error_that_says_what_to_do(self) -> None:
+        with served() as (_, client):
             pipe, end = multiprocessing.Pipe()
             child = os.fork()
             if child == 0:
@@ -501,10 +493,8 @@ class Trouble(unittest.TestCase):
             self.assertIn("spawn", pipe.recv())
 
     def test_a_snapshot_begins_another_shard(self) -> None:
-        with Shard() as shard:
-            client = client_of(shard)
-            with client.writer() as writer:
-                writer.write(*episode(0, 60), terminated=True)
+        with served() as (shard, client):
+            write_episode(client, 60)
             file = shard.directory / "snapshot"
             self.assertEqual(client.snapshot(file), file.stat().st_size)
             with self.assertRaises(OSError):

@@ -101,7 +101,7 @@ impl Adam {
         safetensors::serialize(views, None).expect("plain tensors can always be written")
     }
 
-    /// Goes on from a saved state; on an error nothing changes.
+    /// Restores a saved state; on an error nothing changes.
     pub fn load_safetensors(&mut self, bytes: &[u8]) -> Result<(), WeightsError> {
         let file =
             SafeTensors::deserialize(bytes).map_err(|error| WeightsError::Format(error.to_string()))?;
@@ -163,11 +163,11 @@ mod tests {
     use crate::network::QNetwork;
     use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
-    use settings::networks::{Input, MLP};
+    use settings::networks::{MLP, NetworkInput};
     use tch::nn::{self, OptimizerConfig};
 
     const SIZES: Architecture = Architecture {
-        input: Input::Vector(3),
+        input: NetworkInput::Vector(3),
         network: MLP,
         hidden: 8,
         head: Head { actions: 2, outputs_per_action: 1, dueling: false },

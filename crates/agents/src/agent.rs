@@ -1,4 +1,4 @@
-//! The interface of an algorithm, and what passes through it.
+//! The interface of an algorithm and its data types.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use settings::Settings;
 use settings::choices::Loss;
 use tch::{Device, Kind, Reduction, Tensor};
 use value::Rho;
-use value::strategy::{Experience, Strategy};
+use value::strategy::{PriorityInputs, Strategy};
 
 use crate::network::QNetwork;
 use crate::returns::Folded;
@@ -55,10 +55,10 @@ pub trait Agent: fmt::Debug + Send + Sync {
     }
 
     /// The targets of a batch, f64, without a graph.
-    fn targets(&self, networks: Networks<'_>, batch: &Batch) -> Tensor;
+    fn targets(&self, networks: Networks<'_>, batch: &TensorBatch) -> Tensor;
 
     /// Loss, targets, TD errors and Q-values of a batch.
-    fn pass(&self, networks: Networks<'_>, batch: &Batch) -> Pass {
+    fn pass(&self, networks: Networks<'_>, batch: &TensorBatch) -> Pass {
         let targets = tch::no_grad(|| self.targets(networks, batch));
         let q = self.q_values(networks.online.forward(&batch.states));
         let taken = batch.taken(&q);
@@ -77,11 +77,11 @@ pub trait Agent: fmt::Debug + Send + Sync {
     fn priority(&self, q: &[f64], action: usize, td: f64, reliability: Option<f64>) -> f64 {
         let TdLearning { strategy, rho, .. } = *self.learning();
         let temperature = self.temperature();
-        strategy.priority(&Experience { q, action, td, temperature, rho, reliability })
+        strategy.priority(&PriorityInputs { q, action, td, temperature, rho, reliability })
     }
 
     /// The new raw priorities of a batch that was just learned from.
-    fn priorities(&self, pass: &Pass, batch: &Batch) -> Vec<f64> {
+    fn priorities(&self, pass: &Pass, batch: &TensorBatch) -> Vec<f64> {
         let (q, td_errors) = (numbers(&pass.q), numbers(&pass.td_errors));
         let actions = numbers(&batch.actions);
         let width = q.len() / actions.len().max(1);
@@ -138,7 +138,7 @@ pub struct Networks<'a> {
 
 /// Transitions as tensors on the networks' device.
 #[derive(Debug)]
-pub struct Batch {
+pub struct TensorBatch {
     /// States, as [`QNetwork::states`] makes them.
     pub states: Tensor,
     /// Actions taken, i64.
@@ -155,19 +155,19 @@ pub struct Batch {
     pub reliabilities: Option<Vec<f64>>,
 }
 
-impl Batch {
+impl TensorBatch {
     /// Of each row of `values`, the entry of the action taken.
     pub fn taken(&self, values: &Tensor) -> Tensor {
         values.gather(1, &self.actions.unsqueeze(1), false).squeeze_dim(1)
     }
 }
 
-/// What one pass over a batch gives.
+/// The result of one pass over a batch.
 #[derive(Debug)]
 pub struct Pass {
     /// The weighted mean loss, with its graph.
     pub loss: Tensor,
-    /// What Q(s,a) should have been, f64.
+    /// Targets of Q(s,a), f64.
     pub targets: Tensor,
     /// TD errors, targets − Q(s,a); f64.
     pub td_errors: Tensor,

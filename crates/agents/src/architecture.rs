@@ -3,7 +3,7 @@
 use envs::Spec;
 use serde::{Deserialize, Serialize};
 use settings::Settings;
-use settings::networks::{Input, Mismatch, Network};
+use settings::networks::{Mismatch, Network, NetworkInput};
 
 use crate::agent::Agent;
 
@@ -11,7 +11,7 @@ use crate::agent::Agent;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Architecture {
     /// What the network sees.
-    pub input: Input,
+    pub input: NetworkInput,
     /// The layers below the head.
     pub network: Network,
     /// Width of the hidden layer or layers.
@@ -45,7 +45,7 @@ pub struct ParameterSpec {
 impl Architecture {
     /// The network of these settings for an environment: its trunk by name, its head by the agent and by `dueling`.
     pub fn new(settings: &Settings, agent: &dyn Agent, spec: &Spec) -> Result<Self, Mismatch> {
-        let input = Input::of(&spec.observation, settings.frame_stack)?;
+        let input = NetworkInput::of(&spec.observation, settings.frame_stack)?;
         settings.network.check(input)?;
         let head = Head {
             actions: spec.actions.len() as i64,
@@ -65,8 +65,8 @@ impl Architecture {
             specs.push(ParameterSpec { name: format!("{name}.bias"), shape: vec![outputs], fan_in });
         };
         let mut features = match self.input {
-            Input::Vector(size) => size,
-            Input::Image { mut channels, mut height, mut width } => {
+            NetworkInput::Vector(size) => size,
+            NetworkInput::Image { mut channels, mut height, mut width } => {
                 for (index, convolution) in self.network.convolutions.iter().enumerate() {
                     let (kernel, stride) = (convolution.kernel, convolution.stride);
                     layer(format!("conv{index}"), vec![convolution.channels, channels, kernel, kernel]);
@@ -98,7 +98,7 @@ mod tests {
     use settings::networks::{MLP, NATURE, SMALL};
 
     fn atari(network: Network, hidden: i64) -> Architecture {
-        let input = Input::Image { channels: 4, height: 84, width: 84 };
+        let input = NetworkInput::Image { channels: 4, height: 84, width: 84 };
         Architecture {
             input,
             network,
@@ -120,9 +120,9 @@ mod tests {
 
     #[test]
     fn a_network_refuses_an_input_it_can_not_process() {
-        let vector = Architecture { input: Input::Vector(4), ..atari(NATURE, 512) };
+        let vector = Architecture { input: NetworkInput::Vector(4), ..atari(NATURE, 512) };
         assert!(vector.parameters().is_err());
-        let tiny = Input::Image { channels: 4, height: 20, width: 84 };
+        let tiny = NetworkInput::Image { channels: 4, height: 20, width: 84 };
         assert!(Architecture { input: tiny, ..atari(SMALL, 256) }.parameters().is_err());
         assert!(atari(MLP, 64).parameters().is_err());
     }

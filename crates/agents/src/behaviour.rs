@@ -4,7 +4,7 @@ use rand::{Rng, RngExt};
 
 use crate::agent::Agent;
 
-/// How an agent acts for now.
+/// How an agent chooses actions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Behaviour {
     /// By the agent's own policy, mixed with a share ε of uniformly random actions.
@@ -12,7 +12,7 @@ pub enum Behaviour {
         /// ε.
         epsilon: f64,
     },
-    /// By the action of largest value, always.
+    /// Always the action of largest value.
     Greedy,
     /// Any action with the same probability.
     Random,
@@ -86,7 +86,7 @@ mod tests {
 
     fn agents(temperature: f64) -> impl Iterator<Item = Arc<dyn Agent>> {
         let of = move |algorithm| crate::agent(&Settings { algorithm, temperature, ..Settings::paper() });
-        algorithms::Entry::list().iter().copied().map(of)
+        algorithms::AlgorithmEntry::list().iter().copied().map(of)
     }
 
     #[test]

@@ -1,24 +1,28 @@
 //! Which device tensors live on.
 
+use settings::choices;
 use tch::{Cuda, Device};
 
 /// A GPU was asked for that is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no GPU number {asked}: libtorch sees {found}; use --device cpu, or a libtorch built for CUDA (see README)"
+    "no GPU number {asked}: libtorch finds {found}; use --device cpu, or a libtorch built for CUDA (see docs/gpu.md)"
 )]
 pub struct NoSuchDevice {
     asked: usize,
     found: i64,
 }
 
-/// The first GPU if there is one, else the CPU.
-pub fn automatic() -> Device {
-    Device::cuda_if_available()
+/// The device that a run's settings ask for. `auto` is the first GPU if there is one, else the CPU.
+pub fn open(device: choices::Device) -> Result<Device, NoSuchDevice> {
+    match device {
+        choices::Device::Auto => Ok(Device::cuda_if_available()),
+        choices::Device::Cpu => Ok(Device::Cpu),
+        choices::Device::Cuda(number) => cuda(number),
+    }
 }
 
-/// The GPU of that number.
-pub fn cuda(number: usize) -> Result<Device, NoSuchDevice> {
+fn cuda(number: usize) -> Result<Device, NoSuchDevice> {
     let found = if Cuda::is_available() { Cuda::device_count() } else { 0 };
     if (number as i64) < found {
         Ok(Device::Cuda(number))

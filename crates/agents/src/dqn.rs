@@ -3,7 +3,7 @@
 use settings::Settings;
 use tch::{Kind, Tensor};
 
-use crate::agent::{Agent, Batch, Networks, TdLearning};
+use crate::agent::{Agent, Networks, TdLearning, TensorBatch};
 use crate::soft;
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Agent for Dqn {
         value::hard::value(q)
     }
 
-    fn targets(&self, Networks { online, target }: Networks<'_>, batch: &Batch) -> Tensor {
+    fn targets(&self, Networks { online, target }: Networks<'_>, batch: &TensorBatch) -> Tensor {
         let of_target = self.q_values(target.forward(&batch.next_states));
         let next = if self.learning.double {
             let best = self.q_values(online.forward(&batch.next_states)).argmax(1, true);

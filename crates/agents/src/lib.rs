@@ -1,6 +1,6 @@
 //! Agents: what an algorithm decides, behind one trait ([`Agent`]), one file per algorithm, and one list ([`agent`]).
 //!
-//! The actor acts with an agent and the learner trains one; neither asks which it is. Below the trait are the parts that all
+//! The actor acts with an agent and the learner trains one; neither depends on which it is. Below the trait are the parts that all
 //! agents share: the network ([`QNetwork`]), whose parameters are views of one flat tensor so that Adam makes a few passes over
 //! one piece of memory and weights are published by one copy; the optimiser ([`Adam`]); the fold of a window of steps into a
 //! return ([`Returns`]); and how actions are drawn ([`Behaviour`]).
@@ -29,7 +29,7 @@ use settings::Settings;
 use settings::algorithms::{self, Algorithm};
 
 pub use adam::Adam;
-pub use agent::{Agent, Batch, Networks, Pass, TdLearning};
+pub use agent::{Agent, Networks, Pass, TdLearning, TensorBatch};
 pub use architecture::{Architecture, Head};
 pub use behaviour::{Behaviour, Chosen, sample};
 pub use network::QNetwork;
@@ -65,12 +65,12 @@ mod tests {
     #[test]
     fn every_algorithm_of_the_settings_has_one_agent() {
         let implemented: Vec<_> = AGENTS.iter().map(|(algorithm, _)| *algorithm).collect();
-        assert_eq!(implemented, algorithms::Entry::list());
+        assert_eq!(implemented, algorithms::AlgorithmEntry::list());
     }
 
     #[test]
     fn an_agent_has_a_temperature_if_its_entry_declares_a_soft_policy() {
-        for &algorithm in algorithms::Entry::list() {
+        for &algorithm in algorithms::AlgorithmEntry::list() {
             let settings = Settings { algorithm, ..Settings::paper() };
             assert_eq!(agent(&settings).temperature().is_some(), algorithm.has_soft_policy, "{algorithm}");
         }

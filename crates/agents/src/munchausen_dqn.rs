@@ -9,7 +9,7 @@
 use settings::Settings;
 use tch::{Kind, Tensor};
 
-use crate::agent::{Agent, Batch, Networks, TdLearning};
+use crate::agent::{Agent, Networks, TdLearning, TensorBatch};
 use crate::returns::Folded;
 use crate::soft;
 
@@ -67,7 +67,7 @@ impl Agent for MunchausenDqn {
         folded.sum + self.scale * log_policy.clamp(self.floor, 0.0) + folded.discount * next
     }
 
-    fn targets(&self, networks: Networks<'_>, batch: &Batch) -> Tensor {
+    fn targets(&self, networks: Networks<'_>, batch: &TensorBatch) -> Tensor {
         let q = self.q_values(networks.target.forward(&batch.states));
         let log_policy = batch.taken(&soft::log_policy(&q, self.temperature)).to_kind(Kind::Double);
         let bonus = (log_policy * self.temperature).clamp(self.floor, 0.0) * self.scale;

@@ -3,7 +3,7 @@
 use rand::Rng;
 use tch::{Device, Kind, Tensor};
 
-use settings::networks::{Input, Mismatch};
+use settings::networks::{Mismatch, NetworkInput};
 
 use crate::architecture::{Architecture, Head};
 use crate::parameters::{Parameters, WeightsError};
@@ -64,8 +64,8 @@ impl QNetwork {
         let mut leaves = self.parameters.leaves().iter();
         let mut layer = || (leaves.next().expect("a weight"), leaves.next().expect("a bias"));
         let mut x = match input {
-            Input::Image { .. } => states.to_kind(Kind::Float),
-            Input::Vector(_) => states.shallow_clone(),
+            NetworkInput::Image { .. } => states.to_kind(Kind::Float),
+            NetworkInput::Vector(_) => states.shallow_clone(),
         };
         for (index, convolution) in network.convolutions.iter().enumerate() {
             let (weight, bias) = layer();
@@ -103,14 +103,14 @@ fn dueling(head: &Head, value: &Tensor, advantage: &Tensor) -> Tensor {
 }
 
 /// A tensor of `count` states from their bytes: images stay bytes until they are on the device.
-pub fn states(input: &Input, bytes: &[u8], count: usize, device: Device) -> Tensor {
+pub fn states(input: &NetworkInput, bytes: &[u8], count: usize, device: Device) -> Tensor {
     assert_eq!(bytes.len(), count * input.bytes(), "bytes of {count} states");
     let count = count as i64;
     let tensor = match *input {
-        Input::Image { channels, height, width } => {
+        NetworkInput::Image { channels, height, width } => {
             Tensor::from_data_size(bytes, &[count, channels, height, width], Kind::Uint8)
         }
-        Input::Vector(size) => Tensor::from_data_size(bytes, &[count, size], Kind::Float),
+        NetworkInput::Vector(size) => Tensor::from_data_size(bytes, &[count, size], Kind::Float),
     };
     tensor.to_device(device)
 }
@@ -123,9 +123,9 @@ mod tests {
     use settings::networks::{self, MLP, NATURE, Network, SMALL};
     use value::Listed;
 
-    const PIXELS: Input = Input::Image { channels: 4, height: 84, width: 84 };
+    const PIXELS: NetworkInput = NetworkInput::Image { channels: 4, height: 84, width: 84 };
 
-    fn network(input: Input, network: Network, dueling: bool) -> QNetwork {
+    fn network(input: NetworkInput, network: Network, dueling: bool) -> QNetwork {
         tch::set_num_threads(1);
         let head = Head { actions: 5, outputs_per_action: 1, dueling };
         let architecture = Architecture { input, network, hidden: 32, head };
@@ -160,12 +160,12 @@ mod tests {
 
     #[test]
     fn every_network_of_the_list_processes_the_smallest_input_it_accepts() {
-        for &listed in networks::Entry::list() {
+        for &listed in networks::NetworkEntry::list() {
             let input = match listed.accepts {
                 networks::Accepts::Images { side_min, .. } => {
-                    Input::Image { channels: 3, height: side_min, width: side_min + 1 }
+                    NetworkInput::Image { channels: 3, height: side_min, width: side_min + 1 }
                 }
-                networks::Accepts::Vectors => Input::Vector(7),
+                networks::Accepts::Vectors => NetworkInput::Vector(7),
             };
             let q = q_values(&network(input, listed, true), &vec![0; 2 * input.bytes()], 2);
             assert!(q.len() == 10 && q.iter().all(|value| value.is_finite()), "{listed}");
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_dueling_head_adds_value_to_centred_advantages() {
-        let network = network(Input::Vector(4), MLP, true);
+        let network = network(NetworkInput::Vector(4), MLP, true);
         let zeroed = network.duplicate();
         tch::no_grad(|| {
             // Without advantages, every action is worth the state's value.
@@ -209,7 +209,7 @@ mod tests {
         let before = q_values(&other, &state, 1);
         assert!(other.load(&file[..file.len() - 1]).is_err());
         assert!(other.load(b"nonsense").is_err());
-        let vector = network(Input::Vector(4), MLP, false);
+        let vector = network(NetworkInput::Vector(4), MLP, false);
         assert!(matches!(other.load(&vector.parameters().to_safetensors()), Err(WeightsError::Mismatch(_))));
         assert_eq!(q_values(&other, &state, 1), before);
         other.load(&file).unwrap();
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn the_seed_decides_the_weights() {
         let make = |seed| {
-            let architecture = *network(Input::Vector(4), MLP, false).architecture();
+            let architecture = *network(NetworkInput::Vector(4), MLP, false).architecture();
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             QNetwork::random(architecture, Device::Cpu, &mut rng).unwrap().parameters().to_safetensors()
         };

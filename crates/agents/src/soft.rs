@@ -5,7 +5,7 @@
 
 use tch::{Kind, Tensor};
 
-use crate::agent::{Agent, Batch, Networks};
+use crate::agent::{Agent, Networks, TensorBatch};
 
 /// V(s) = β·log Σ exp(Q/β), one per row.
 pub fn value(q: &Tensor, temperature: f64) -> Tensor {
@@ -34,7 +34,7 @@ pub fn entropy(q: &Tensor, temperature: f64) -> Tensor {
 pub(crate) fn next_value(
     agent: &dyn Agent,
     Networks { online, target }: Networks<'_>,
-    batch: &Batch,
+    batch: &TensorBatch,
     temperature: f64,
 ) -> Tensor {
     let of_target = agent.q_values(target.forward(&batch.next_states));

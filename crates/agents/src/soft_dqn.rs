@@ -3,7 +3,7 @@
 use settings::Settings;
 use tch::Tensor;
 
-use crate::agent::{Agent, Batch, Networks, TdLearning};
+use crate::agent::{Agent, Networks, TdLearning, TensorBatch};
 use crate::soft;
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Agent for SoftDqn {
         value::soft::value(q, self.temperature)
     }
 
-    fn targets(&self, networks: Networks<'_>, batch: &Batch) -> Tensor {
+    fn targets(&self, networks: Networks<'_>, batch: &TensorBatch) -> Tensor {
         let value = soft::next_value(self, networks, batch, self.temperature);
         &batch.returns + &batch.discounts * value
     }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use agents::{Agent, Architecture, Batch, Folded, Head, Networks, QNetwork};
+use agents::{Agent, Architecture, Folded, Head, Networks, QNetwork, TensorBatch};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use settings::Settings;
 use settings::algorithms::{self, Algorithm};
 use settings::choices::Loss;
-use settings::networks::{Input, MLP};
+use settings::networks::{MLP, NetworkInput};
 use tch::{Device, Kind, Tensor};
 use value::strategy::{self, Strategy};
 use value::{Listed, Rho};
@@ -19,7 +19,7 @@ const ACTIONS: usize = 5;
 struct Setting {
     online: QNetwork,
     target: QNetwork,
-    batch: Batch,
+    batch: TensorBatch,
     actions: Vec<i64>,
     returns: Vec<f64>,
     discounts: Vec<f64>,
@@ -39,7 +39,7 @@ fn setting(agent: &dyn Agent, seed: u64) -> Setting {
         outputs_per_action: agent.outputs_per_action(),
         dueling: seed % 2 == 1,
     };
-    let architecture = Architecture { input: Input::Vector(6), network: MLP, hidden: 16, head };
+    let architecture = Architecture { input: NetworkInput::Vector(6), network: MLP, hidden: 16, head };
     let online = QNetwork::random(architecture, Device::Cpu, &mut rng).unwrap();
     let target = QNetwork::random(architecture, Device::Cpu, &mut rng).unwrap();
     let mut states =
@@ -49,7 +49,7 @@ fn setting(agent: &dyn Agent, seed: u64) -> Setting {
     let returns: Vec<f64> = (0..COUNT).map(|_| rng.random_range(-2.0..2.0)).collect();
     let discounts: Vec<f64> = (0..COUNT).map(|i| if i % 5 == 0 { 0.0 } else { 0.97 }).collect();
     let weights: Vec<f64> = (0..COUNT).map(|_| rng.random_range(0.1..1.0)).collect();
-    let batch = Batch {
+    let batch = TensorBatch {
         states: online.states(&states, COUNT),
         actions: Tensor::from_slice(&actions),
         returns: Tensor::from_slice(&returns),
@@ -117,7 +117,7 @@ fn check(settings: &Settings, seed: u64) {
         };
         let td = s.returns[i] + bonus + s.discounts[i] * next - q[action];
         assert!(close(td_errors[i], td), "{agent:?}: TD {} and {td}", td_errors[i]);
-        let experience = strategy::Experience {
+        let experience = strategy::PriorityInputs {
             q,
             action,
             td,
@@ -161,7 +161,7 @@ fn loss_td_errors_and_priorities_agree_with_value() {
 /// What holds for every agent in the list, also for those that `value` knows nothing of.
 #[test]
 fn both_routes_of_every_agent_give_the_same_targets() {
-    for &algorithm in algorithms::Entry::list() {
+    for &algorithm in algorithms::AlgorithmEntry::list() {
         let cases = [(0.03, false), (0.03, true), (0.5, false), (10.0, true)];
         for (seed, (temperature, double)) in cases.into_iter().enumerate() {
             let agent = agents::agent(&Settings { algorithm, temperature, double, ..Settings::paper() });
@@ -190,7 +190,7 @@ fn soft(algorithm: Algorithm, strategy: Strategy, loss: Loss) -> Arc<dyn Agent> 
 
 #[test]
 fn the_gradient_of_every_agent_is_that_of_its_loss() {
-    for &algorithm in algorithms::Entry::list() {
+    for &algorithm in algorithms::AlgorithmEntry::list() {
         let agent = soft(algorithm, Strategy::UNIFORM, Loss::Squared);
         let s = setting(&*agent, 4);
         let loss = |online: &QNetwork| {
@@ -262,7 +262,7 @@ impl Agent for MeanOfThree {
     fn value(&self, q: &[f64]) -> f64 {
         self.0.value(q)
     }
-    fn targets(&self, networks: Networks<'_>, batch: &Batch) -> Tensor {
+    fn targets(&self, networks: Networks<'_>, batch: &TensorBatch) -> Tensor {
         let next = self.q_values(networks.target.forward(&batch.next_states));
         &batch.returns + &batch.discounts * agents::soft::value(&next, 0.5)
     }

@@ -17,7 +17,7 @@ rust::Vec<int32_t> numbers(const ale::ActionVect& actions) {
 
 Emulator::Emulator(const std::string& rom, int32_t seed) {
   ale.setInt("random_seed", seed);
-  // Sticky actions are done in Rust, with a generator that can be saved.
+  // Rust implements sticky actions, with a random generator that can be saved.
   ale.setFloat("repeat_action_probability", 0.0f);
   ale.loadROM(rom);
 }
@@ -32,7 +32,7 @@ rust::Slice<const uint8_t> Emulator::screen() const {
 }
 
 uint8_t Emulator::luminance(uint8_t index) const {
-  // Colours have even indices, and each one's gray follows it. The last index has nothing after it.
+  // Colours have even indices, and the gray value of each follows it. Index 255 is the last entry.
   if (index == 255) return 0;
   return static_cast<uint8_t>(ale.theOSystem->colourPalette().getRGB(index + 1));
 }
@@ -41,7 +41,7 @@ void quiet() { ale::Logger::setMode(ale::Logger::Error); }
 
 rust::String identify(rust::Slice<const uint8_t> image) {
   std::string md5 = ale::stella::MD5(image.data(), static_cast<uint32_t>(image.size()));
-  // With an empty name only the MD5 can match.
+  // With an empty path ALE can match only the MD5.
   std::unique_ptr<ale::RomSettings> game(ale::buildRomRLWrapper(fs::path(), md5));
   return game ? rust::String(game->rom()) : rust::String();
 }

@@ -1,4 +1,4 @@
-// One emulator with one game loaded, in the shapes that cxx can carry.
+// One emulator with one game loaded, with an interface of types that cxx supports.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,11 @@ class Emulator {
   size_t height() const { return ale.getScreen().height(); }
   // The screen as palette indices, row by row; valid until the next call that changes the emulator.
   rust::Slice<const uint8_t> screen() const;
-  // What each palette index looks like: 0xRRGGBB, and the luminance.
+  // Colour (0xRRGGBB) and luminance of a palette index.
   uint32_t colour(uint8_t index) const { return ale.theOSystem->colourPalette().getRGB(index); }
   uint8_t luminance(uint8_t index) const;
 
-  // The whole state, and back. `restore_state` throws on anything that `save_state` has not written.
+  // Saves and restores the whole state. `restore_state` throws on data that `save_state` has not written.
   std::unique_ptr<std::string> save_state() const;
   void restore_state(rust::Slice<const uint8_t> bytes);
 
@@ -41,10 +41,10 @@ class Emulator {
 // Silences ALE's messages. The level is an unsynchronised global: call before the first instance.
 void quiet();
 
-// The game that an image is, by its MD5, or "" if ALE does not know it.
+// The name of the game in a ROM image, by its MD5; "" if ALE does not know it.
 rust::String identify(rust::Slice<const uint8_t> image);
 
-// The file must be one that `identify` knows: ALE ends the process on any other.
+// `identify` must know the file: ALE ends the process on any other file.
 std::unique_ptr<Emulator> load(rust::Str rom, int32_t seed);
 
 }  // namespace quiver

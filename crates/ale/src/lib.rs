@@ -1,8 +1,8 @@
 //! The Arcade Learning Environment: an Atari 2600 emulator with scores, lives and game over, behind a safe [`Ale`].
 //!
-//! The C++ library is compiled by `build.rs` and reached through cxx; nothing of Python is needed at run time. ALE ends
-//! the process when it is given an unknown ROM or an impossible action, so both are checked here before it is called.
-//! ALE is licensed under GPL-2.0-only, and so is a binary that links it.
+//! `build.rs` compiles the C++ library; cxx binds it. Python is not needed at run time. ALE ends the process on an
+//! unknown ROM or an illegal action, so this crate checks both before it calls ALE. ALE is licensed under GPL-2.0-only,
+//! and so is a binary that links it.
 
 mod state;
 
@@ -40,14 +40,15 @@ mod ffi {
     }
 }
 
-// SAFETY: an emulator owns all that it changes. What instances share is constant after it is made: the tables of the
-// chips are filled under `std::call_once`, the list of games is filled before `main`, and the logger's level, a plain
-// global, is written once before the first instance exists (`QUIET`). It has no thread-local state, so it may move.
+// SAFETY: an emulator owns all state that it changes. State shared by instances is constant after initialization: the
+// tables of the chips are filled under `std::call_once`, the list of games is filled before `main`, and the logger's
+// level, a plain global, is written once before the first instance exists (`QUIET`). An emulator has no thread-local
+// state, so it may move between threads.
 unsafe impl Send for ffi::Emulator {}
 
 static QUIET: Once = Once::new();
 
-/// Why a game could not be loaded, or a state not restored.
+/// Why a game could not be loaded or a state could not be restored.
 #[derive(Debug, thiserror::Error)]
 pub enum AleError {
     /// The ROM file cannot be opened or read.
@@ -58,10 +59,10 @@ pub enum AleError {
         /// What the system says.
         source: std::io::Error,
     },
-    /// The file is not a ROM that ALE knows: damaged, or of another game or version.
+    /// ALE does not know the file: it is damaged, or another game or version.
     #[error("{} is damaged or not a ROM that ALE supports; run `make setup` to restore it", .0.display())]
     Unsupported(PathBuf),
-    /// The emulator is given paths as UTF-8.
+    /// The emulator accepts only UTF-8 paths.
     #[error("the ROM's path {} is not valid UTF-8; move it", .0.display())]
     Path(PathBuf),
     /// The C++ side failed.
@@ -80,14 +81,12 @@ pub enum AleError {
     },
 }
 
-/// One of the 18 things a player can do with an Atari joystick.
-///
-/// The number is ALE's; a name says what is pressed.
+/// One of the 18 actions of an Atari joystick, with ALE's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Action(u8);
 
 impl Action {
-    /// Nothing is pressed.
+    /// No input.
     pub const NOOP: Action = Action(0);
 
     /// All actions, in ALE's order.
@@ -95,12 +94,12 @@ impl Action {
         (0..NAMES.len() as u8).map(Action)
     }
 
-    /// ALE's number of the action, 0 to 17.
+    /// ALE's number, 0 to 17.
     pub fn number(self) -> u8 {
         self.0
     }
 
-    /// The action with ALE's number `number`.
+    /// The action with this ALE number; `None` above 17.
     pub fn from_number(number: u8) -> Option<Action> {
         (usize::from(number) < NAMES.len()).then_some(Action(number))
     }
@@ -134,8 +133,7 @@ const NAMES: [&str; 18] = [
 
 /// An emulator with a game loaded.
 ///
-/// It is deterministic: the same actions after the same [`reset`](Ale::reset) of a new instance give the same game. ALE's
-/// own sticky actions are off.
+/// Deterministic: the same actions in a new instance give the same game. ALE's own sticky actions are disabled.
 pub struct Ale {
     emulator: UniquePtr<ffi::Emulator>,
     game: String,
@@ -145,7 +143,8 @@ pub struct Ale {
 }
 
 impl Ale {
-    /// Loads the game in the file `rom`. A negative `seed` counts as its absolute value (ALE reads −1 as "the clock").
+    /// Loads the game in the file `rom`. A negative `seed` is replaced by its absolute value, because ALE interprets −1
+    /// as "seed from the clock".
     pub fn load(rom: &Path, seed: i32) -> Result<Ale, AleError> {
         QUIET.call_once(ffi::quiet);
         let image = fs::read(rom).map_err(|source| AleError::Unreadable { path: rom.to_owned(), source })?;
@@ -167,22 +166,22 @@ impl Ale {
         Ok(ale)
     }
 
-    /// ALE's name of the loaded game, told by the image's checksum and not by the file's name.
+    /// ALE's name of the loaded game, determined by the image's checksum, not by the file name.
     pub fn game(&self) -> &str {
         &self.game
     }
 
-    /// Every action that the game's controller allows: all 18, but in a few games without a fire button.
+    /// Every action that the game's controller allows: all 18, except in a few games without a fire button.
     pub fn legal_actions(&self) -> Vec<Action> {
         actions(self.emulator.legal_actions())
     }
 
-    /// The actions that make a difference in this game.
+    /// The actions that have an effect in this game.
     pub fn minimal_actions(&self) -> Vec<Action> {
         actions(self.emulator.minimal_actions())
     }
 
-    /// Plays one frame and returns the points it gave. After game over nothing happens until [`reset`](Ale::reset).
+    /// Plays one frame and returns its reward. After game over it has no effect until [`reset`](Ale::reset).
     ///
     /// # Panics
     ///
@@ -197,12 +196,12 @@ impl Ale {
         self.emulator.game_over()
     }
 
-    /// The lives left, as the game counts them; 0 in games that have none.
+    /// The remaining lives, as the game counts them; 0 in games without lives.
     pub fn lives(&self) -> i32 {
         self.emulator.lives()
     }
 
-    /// Starts a new game. Not the same as a new instance: some games carry on their own randomness.
+    /// Starts a new game. This differs from a new instance, because some games keep their own random state.
     pub fn reset(&mut self) {
         self.emulator.pin_mut().reset();
     }
@@ -222,8 +221,8 @@ impl Ale {
         self.emulator.height()
     }
 
-    /// The screen as palette indices, row by row, without a copy; [`gray_palette`](Ale::gray_palette) says how bright
-    /// each is.
+    /// The screen as palette indices, row by row, without a copy. [`gray_palette`](Ale::gray_palette) maps an index to
+    /// its brightness.
     pub fn screen(&self) -> &[u8] {
         self.emulator.screen()
     }
@@ -259,16 +258,16 @@ impl Ale {
         }
     }
 
-    /// Everything needed to play on exactly from here, in this or in another instance of the same game.
+    /// The complete state. Restored in this or another instance of the same game, the game continues exactly from here.
     pub fn save_state(&self) -> Result<Vec<u8>, AleError> {
         let payload = self.emulator.save_state()?;
         Ok(state::seal(&self.game, payload.as_bytes()))
     }
 
-    /// Goes back to a saved state, the screen included. Damaged states and those of another game are refused before
-    /// anything has changed.
+    /// Restores a saved state, including the screen. A damaged state or one of another game is an error that changes
+    /// nothing.
     ///
-    /// A checksum guards against damage, not against forgery: restore states from sources that you trust.
+    /// The checksum detects damage, not forgery: restore only states from trusted sources.
     pub fn restore_state(&mut self, bytes: &[u8]) -> Result<(), AleError> {
         let payload = state::open(&self.game, bytes)?;
         Ok(self.emulator.pin_mut().restore_state(payload)?)

@@ -1,10 +1,10 @@
-// Saving and restoring exactly.
+// Saves and restores the emulator's exact state.
 //
-// ALE's own state leaves out parts of the video chip (TIA): the two frame buffers, of which a game may redraw only some
-// lines; whether the last frame was cut short; and the masks with which the next line is drawn. Restored into another
-// instance without them, qbert, tetris, tic_tac_toe_3d and yars_revenge drew other frames, and the first two went on with
-// other contents of memory. A chip in pitfall2's cartridge loses digits of its clock, and the rules of seven games forget
-// fields of their own. All these are private, so this file is compiled with -fno-access-control.
+// ALE's own state omits parts of the video chip (TIA): the two frame buffers, of which a game may redraw only some lines;
+// whether the last frame was partial; and the masks with which the next line is drawn. When restored into another instance
+// without them, qbert, tetris, tic_tac_toe_3d and yars_revenge drew different frames, and the first two continued with
+// different memory contents. A chip in pitfall2's cartridge loses digits of its clock, and the rules of seven games omit
+// some of their own fields. All these members are private, so this file is compiled with -fno-access-control.
 
 #include <cstring>
 #include <stdexcept>
@@ -140,10 +140,10 @@ void get_clock(Deserializer& in, double* clock) {
   std::memcpy(clock, bytes.data(), sizeof(double));
 }
 
-// Calls `visit` with each field that a game's own saveState leaves out (or, in MiniatureGolf, writes as a bool and reads as
-// an int).
+// Calls `visit` with each field that a game's own saveState omits (or, in MiniatureGolf, writes as a bool and reads as an
+// int).
 template <typename Visit>
-void forgotten(ale::RomSettings& rules, Visit visit) {
+void omitted_fields(ale::RomSettings& rules, Visit visit) {
   if (auto* game = dynamic_cast<ale::Atlantis2Settings*>(&rules)) visit(game->m_lives);
   if (auto* game = dynamic_cast<ale::ChopperCommandSettings*>(&rules)) visit(game->m_is_started);
   if (auto* game = dynamic_cast<ale::DemonAttackSettings*>(&rules)) visit(game->m_level_change);
@@ -168,7 +168,7 @@ std::unique_ptr<std::string> Emulator::save_state() const {
   out.putString(ale.environment->cloneState(true).serialize());
   put_video(out, video(ale));
   put_clock(out, cartridge_clock(ale));
-  forgotten(*ale.romSettings, [&out](auto& field) { out.putInt(static_cast<int>(field)); });
+  omitted_fields(*ale.romSettings, [&out](auto& field) { out.putInt(static_cast<int>(field)); });
   return std::make_unique<std::string>(out.get_str());
 }
 
@@ -178,10 +178,10 @@ void Emulator::restore_state(rust::Slice<const uint8_t> bytes) {
     ale.restoreState(ale::ALEState(in.getString()));
     get_video(in, video(ale));
     get_clock(in, cartridge_clock(ale));
-    forgotten(*ale.romSettings, [&in](auto& field) {
+    omitted_fields(*ale.romSettings, [&in](auto& field) {
       field = static_cast<std::decay_t<decltype(field)>>(in.getInt());
     });
-  } catch (const char* message) {  // what ALE's Deserializer throws, and what cxx would not catch
+  } catch (const char* message) {  // ALE's Deserializer throws this type, which cxx does not catch.
     throw std::runtime_error(message);
   }
   // ALE refreshes its copy of the screen only when it acts.

@@ -1,14 +1,14 @@
-//! The envelope around an emulator's state.
+//! The envelope of a saved emulator state.
 //!
-//! ALE reads a state without checking it, and would run on whatever it finds. So a saved state says what it is, of which
-//! game, and has a checksum; ALE sees nothing that fails these.
+//! ALE restores a state without checking it. So a saved state has a magic number, the name of its game and a checksum,
+//! and ALE receives only states that pass these checks.
 
 use crate::AleError;
 
-/// The format, and the version of ALE whose layout is inside.
+/// Identifies the format and the version of ALE whose layout the payload has.
 const MAGIC: &[u8; 16] = b"quiver ale0.12.1";
 
-/// Magic, checksum of all that follows, length of the game's name, name, payload.
+/// Layout: magic, checksum of everything after it, length of the game's name, name, payload.
 pub(crate) fn seal(game: &str, payload: &[u8]) -> Vec<u8> {
     let mut body = Vec::with_capacity(1 + game.len() + payload.len());
     body.push(u8::try_from(game.len()).expect("the names of games are short"));
@@ -17,16 +17,16 @@ pub(crate) fn seal(game: &str, payload: &[u8]) -> Vec<u8> {
     [MAGIC.as_slice(), &checksum(&body).to_le_bytes(), &body].concat()
 }
 
-/// The payload, if `bytes` is a whole state of `game`.
+/// The payload, if `bytes` is an intact state of `game`.
 pub(crate) fn open<'a>(game: &str, bytes: &'a [u8]) -> Result<&'a [u8], AleError> {
-    let rest = bytes.strip_prefix(MAGIC).ok_or(AleError::DamagedState("it does not start as one"))?;
-    let (sum, body) = rest.split_first_chunk().ok_or(AleError::DamagedState("it is cut short"))?;
+    let rest = bytes.strip_prefix(MAGIC).ok_or(AleError::DamagedState("it has no magic number"))?;
+    let (sum, body) = rest.split_first_chunk().ok_or(AleError::DamagedState("it is truncated"))?;
     if u64::from_le_bytes(*sum) != checksum(body) {
         return Err(AleError::DamagedState("its checksum is wrong"));
     }
-    let (&length, rest) = body.split_first().ok_or(AleError::DamagedState("it is cut short"))?;
+    let (&length, rest) = body.split_first().ok_or(AleError::DamagedState("it is truncated"))?;
     let (name, payload) =
-        rest.split_at_checked(usize::from(length)).ok_or(AleError::DamagedState("it is cut short"))?;
+        rest.split_at_checked(usize::from(length)).ok_or(AleError::DamagedState("it is truncated"))?;
     if name != game.as_bytes() {
         let saved = String::from_utf8_lossy(name).into_owned();
         return Err(AleError::OtherGame { saved, loaded: game.to_owned() });
@@ -46,19 +46,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sealed_can_be_opened() {
+    fn a_sealed_state_can_be_opened() {
         let sealed = seal("pong", b"state");
         assert_eq!(open("pong", &sealed).unwrap(), b"state");
     }
 
     #[test]
-    fn a_state_of_another_game_is_refused_by_name() {
+    fn the_error_for_a_state_of_another_game_names_both_games() {
         let error = open("alien", &seal("pong", b"state")).unwrap_err();
         assert_eq!(error.to_string(), "the state is of the game 'pong', not 'alien'");
     }
 
     #[test]
-    fn every_cut_and_every_flipped_bit_is_noticed() {
+    fn every_truncation_and_every_flipped_bit_is_detected() {
         let sealed = seal("pong", b"state");
         for length in 0..sealed.len() {
             assert!(

@@ -1,4 +1,4 @@
-//! What needs the ROMs of the package (`make setup` brings them): every game loads, and saving is exact in all of them.
+//! Tests that need the packaged ROMs (`make setup` fetches them): every game loads, and saving is exact in all of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::thread;
 
 use ale::{Action, Ale, AleError, packaged_roms};
 
-/// The ROMs that ALE has no single-player rules for.
+/// ROMs for which ALE has no single-player rules.
 const TWO_PLAYERS: [&str; 4] = ["combat", "joust", "maze_craze", "warlords"];
 
 fn rom(game: &str) -> PathBuf {
@@ -15,7 +15,7 @@ fn rom(game: &str) -> PathBuf {
 
 /// The names of all ROMs, sorted.
 fn all_roms() -> Vec<String> {
-    let entries = fs::read_dir(packaged_roms()).expect("the ROMs are there: run `make setup`");
+    let entries = fs::read_dir(packaged_roms()).expect("the ROMs exist: run `make setup`");
     let paths = entries.map(|entry| entry.unwrap().path());
     let mut names: Vec<String> = paths
         .filter(|path| path.extension().is_some_and(|extension| extension == "bin"))
@@ -25,7 +25,7 @@ fn all_roms() -> Vec<String> {
     names
 }
 
-/// The paper's nine, the games in which ALE's own state is not exact (see `state.cc`), and a paddle game.
+/// The paper's nine games, the games in which ALE's own state is not exact (see `state.cc`), and a paddle game.
 const GAMES: [&str; 20] = [
     "alien",
     "atlantis2",
@@ -49,10 +49,10 @@ const GAMES: [&str; 20] = [
     "yars_revenge",
 ];
 
-/// At how many moments of each game saving is tried.
+/// Number of moments at which each game is saved.
 const MOMENTS: u32 = 12;
 
-/// Actions that look random and are always the same.
+/// Plays pseudo-random actions from a fixed seed.
 struct Player(u64);
 
 impl Player {
@@ -74,7 +74,7 @@ impl Player {
     }
 }
 
-/// Saves at many moments and restores into a second instance, which is left somewhere else each time.
+/// Saves at many moments and restores into a second instance, which is in another state each time.
 fn assert_restoring_is_exact(game: &str) {
     let mut original = Ale::load(&rom(game), 1).unwrap();
     let mut restored = Ale::load(&rom(game), 2).unwrap();
@@ -104,15 +104,15 @@ fn assert_restoring_is_exact(game: &str) {
 #[test]
 fn restoring_into_another_instance_is_exact() {
     let (a, b) = GAMES.split_at(GAMES.len() / 2);
-    // Two at a time, which also shows that instances do not disturb each other.
+    // Two games in parallel, which also shows that instances do not affect each other.
     thread::scope(|scope| {
         scope.spawn(|| a.iter().for_each(|game| assert_restoring_is_exact(game)));
         b.iter().for_each(|game| assert_restoring_is_exact(game));
     });
 }
 
-/// Plays on from a saved state twice, in one instance.
-fn assert_it_can_go_back(mut ale: Ale) {
+/// Continues from a saved state twice, in one instance.
+fn assert_restoring_repeats_the_game(mut ale: Ale) {
     Player(5).play(&mut ale, 30);
     let saved = ale.save_state().unwrap();
     let mut ends = Vec::new();
@@ -136,7 +136,7 @@ fn every_rom_is_known_by_its_own_name_and_can_be_saved_or_is_refused() {
                 assert!(minimal.len() > 1 && minimal.iter().all(|action| legal.contains(action)), "{game}");
                 let without_fire = ["lost_luggage", "skiing"].contains(&game.as_str());
                 assert_eq!(legal.len(), if without_fire { 9 } else { 18 }, "{game}");
-                assert_it_can_go_back(ale);
+                assert_restoring_repeats_the_game(ale);
             }
             Err(AleError::Unsupported(_)) => assert!(TWO_PLAYERS.contains(&game.as_str()), "{game}"),
             Err(error) => panic!("{game}: {error}"),

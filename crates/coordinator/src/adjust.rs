@@ -1,6 +1,7 @@
-//! Settings that may change while a run trains: its pace, how much its replay keeps, which shards it goes on without.
+//! Settings that an operator may change while a run trains: its pace, the size of its replay, and which shards it does
+//! without.
 //!
-//! A change is checked as a whole before any of it is done, and kept ([`run::adjusted`]).
+//! All changes of a request are checked before any is applied; [`run::adjusted`] saves them.
 
 use envs::Spec;
 use proto::StoreSpec;
@@ -11,47 +12,49 @@ use settings::Settings;
 
 use crate::rate::{RateError, RateLimiter};
 
-/// What may be changed.
+/// The settings that may be changed.
 pub const ADJUSTABLE: [&str; 5] =
     ["samples_per_insert", "min_size", "capacity", "priority_exponent", "without_shards"];
 
-/// Batches by which the ratio may drift besides what the prefetch needs: enough that neither side waits for a message.
+/// Batches of slack besides those for prefetching: enough that neither side blocks on the latency of messages.
 const DRIFT_BATCHES: f64 = 2.0;
 
-/// Items from which on their mean size is taken for that of items to come.
-const ITEMS_TELLING: u64 = 1_000;
+/// From this number of items on, their mean size is an estimate for future items.
+const ITEMS_FOR_ESTIMATE: u64 = 1_000;
 
-/// Whether the shards that are left, of `shards`, can hold `min_size` items: by number and, once the size of an item is
-/// known, by bytes.
+/// Checks that the remaining of `shards` shards can hold `min_size` items: by number and, once the size of an item can
+/// be estimated, by bytes.
 fn check_room(settings: &Settings, shards: usize, held: &ReplayStatus) -> Result<(), String> {
     let absent = &settings.without_shards.0;
     if let Some(number) = absent.iter().find(|&&number| number >= shards) {
-        return Err(format!("without_shards names shard {number}: there are {shards}, the first is 0"));
+        return Err(format!(
+            "without_shards has shard {number}, but the run has {shards} shards, numbered from 0"
+        ));
     }
     let left = (shards - absent.len()) as u64;
     if left == 0 {
-        return Err("without_shards leaves no shard: keep one".into());
+        return Err("without_shards leaves no shard: keep at least one".into());
     }
     let (shards, min_size) = (shards as u64, settings.min_size.0);
     let capacity = settings.capacity.0.div_ceil(shards) * left;
     if min_size > capacity {
         return Err(format!(
-            "min_size {min_size} is more than the {left} shards hold, {capacity}: raise capacity or lower min_size"
+            "min_size {min_size} is more than the capacity of the {left} remaining shards, {capacity}: raise capacity or lower min_size"
         ));
     }
-    if held.items >= ITEMS_TELLING {
+    if held.items >= ITEMS_FOR_ESTIMATE {
         let (each, most) = (held.bytes / held.items, settings.replay_bytes.0.div_ceil(shards) * left);
         if u128::from(min_size) * u128::from(each) > u128::from(most) {
             return Err(format!(
-                "min_size {min_size} is more than {most} bytes of replay_bytes hold: a transition takes {each}; \
-                 lower min_size"
+                "min_size {min_size} does not fit into the remaining {most} bytes of replay_bytes at {each} bytes per \
+                 transition: lower min_size"
             ));
         }
     }
     Ok(())
 }
 
-/// The settings after a change to a run of `shards` shards that hold `held`, or why the change is refused.
+/// The settings after `changes` to a run of `shards` shards that hold `held`, or why the changes are refused.
 pub fn changed(
     resolved: &Resolved,
     changes: &Changes,
@@ -73,7 +76,7 @@ pub fn changed(
     Ok(changed)
 }
 
-/// The ratio that settings ask for.
+/// The rate limiter for these settings.
 pub fn limiter(settings: &Settings) -> Result<RateLimiter, RateError> {
     let (batch, ratio) = (settings.batch_size as f64, settings.samples_per_insert.0);
     let drift = batch * (DRIFT_BATCHES + settings.prefetch_batches as f64);
@@ -81,7 +84,7 @@ pub fn limiter(settings: &Settings) -> Result<RateLimiter, RateError> {
     RateLimiter::new(ratio, settings.min_size.0, settings.batch_size as u64, Some(slack))
 }
 
-/// The store of a whole run.
+/// The options of a store for a whole run's replay.
 pub fn store_options(settings: &Settings, spec: &Spec) -> StoreOptions {
     let table = TableOptions {
         name: "transitions".into(),
@@ -101,7 +104,7 @@ pub fn store_options(settings: &Settings, spec: &Spec) -> StoreOptions {
     }
 }
 
-/// What each of `shards` shards holds: its part of the whole.
+/// The options of each of `shards` shards: its part of the run's replay.
 pub fn shard_spec(settings: &Settings, spec: &Spec, shards: usize) -> StoreSpec {
     let mut options = store_options(settings, spec);
     options.bytes_max = options.bytes_max.div_ceil(shards);
@@ -118,7 +121,7 @@ mod tests {
         change_of(2, 0, key, text)
     }
 
-    /// Of a run of so many shards that hold so many items of 20 kB.
+    /// A change to a run of `shards` shards that hold `items` items of 20 kB each.
     fn change_of(shards: usize, items: u64, key: &str, text: &str) -> Result<Resolved, String> {
         let resolved = Layers::default().resolve(Some("pong")).unwrap();
         let held = ReplayStatus { items, bytes: items * 20_000, ..ReplayStatus::default() };
@@ -134,15 +137,15 @@ mod tests {
     }
 
     #[test]
-    fn what_would_stall_the_run_is_refused() {
+    fn a_change_that_would_stall_the_run_is_refused() {
         assert!(change("min_size", "8").unwrap_err().contains("batch_size"));
         assert!(change("capacity", "1000").unwrap_err().contains("min_size"));
     }
 
     #[test]
-    fn a_shard_can_be_gone_without_if_another_is_left_to_hold_enough() {
+    fn a_run_can_do_without_a_shard_if_the_others_hold_enough() {
         assert_eq!(change("without_shards", "1").unwrap().settings.without_shards.0, [1].into());
-        assert!(change("without_shards", "0,1").unwrap_err().contains("keep one"));
+        assert!(change("without_shards", "0,1").unwrap_err().contains("keep at least one"));
         assert!(change("without_shards", "2").unwrap_err().contains("shard 2"));
         let few = 1_000_000;
         assert!(change_of(few, 0, "without_shards", "none").is_ok());
@@ -151,8 +154,8 @@ mod tests {
     }
 
     #[test]
-    fn what_the_bytes_can_not_hold_is_refused_once_the_size_of_an_item_is_known() {
-        // Of 20 kB each, 1 GiB holds 50,000 and not 60,000.
+    fn a_min_size_beyond_the_bytes_is_refused_once_the_size_of_an_item_is_known() {
+        // 1 GiB holds 50,000 items of 20 kB and not 60,000.
         assert!(change_of(2, 999, "min_size", "60000").is_ok());
         assert!(change_of(2, 1_000, "min_size", "60000").unwrap_err().contains("replay_bytes"));
         assert!(change_of(2, 1_000, "min_size", "50000").is_ok());

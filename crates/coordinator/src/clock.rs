@@ -1,14 +1,14 @@
-//! The time, as an argument.
+//! The clock, as an argument.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Reads the time. A simulated cluster passes its own.
+/// Reads the time. A simulated cluster passes a clock of its own.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Instant + Send + Sync>);
 
 impl Clock {
-    /// A clock that reads the time by `now`.
+    /// A clock that calls `now`.
     pub fn new(now: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }

@@ -1,15 +1,16 @@
 //! Rate control over all shards, owned by the learner.
 //!
-//! Arithmetic only. What the shards count comes in ([`Control::heard`]), whether a batch may be drawn and how many
-//! inserts each shard may take comes out. Counters belong to one incarnation, wherever it answers: one that comes back
-//! empty starts anew, one that moved goes on, and nothing is counted twice.
+//! Arithmetic only. Input are the shards' counters ([`Control::update_status`]); output is whether a batch may be drawn
+//! and how many inserts each shard may accept. Counters belong to one incarnation, whatever its address: a shard that
+//! restarts empty starts from zero, one that moved continues, and nothing is counted twice.
 //!
-//! **Filling.** Until the shards that can be reached hold `min_size` items nothing is drawn, at the start as after a
-//! loss. When they do, the ratio begins at that moment: neither the filling nor what happened before owes updates.
+//! **Filling.** Nothing is drawn until the reachable shards hold `min_size` items, at the start and after a loss. At
+//! that moment the ratio starts: neither the filling nor anything before it owes updates.
 //!
-//! **Running.** [`RateLimiter`] over inserts and samples since. Of the inserts allowed each shard gets its part, or all
-//! of them while they are few: which shard has writers is not known here, and a part held by one that has none would
-//! stall the others. So a shard may overdraw, by a bounded number, and the ratio is held by the real counts.
+//! **Running.** [`RateLimiter`] over the inserts and samples since the ratio started. Each shard is granted its part of
+//! the allowed inserts, or all of them while they are few: it is not known here which shards have writers, and a part
+//! granted to a shard without any would block the others. So shards together may overdraw by a bounded number; the
+//! ratio itself is computed from the real counts.
 
 use std::collections::BTreeSet;
 
@@ -18,123 +19,128 @@ use replay::{Allowance, ReplayStatus, ShardStatus};
 use crate::rate::RateLimiter;
 use crate::spread::Masses;
 
-/// Incarnations that are remembered besides those that have a number now. One that comes back after so many others is
-/// counted anew.
-const FORMER_MAX: usize = 64;
-/// Inserts so few that every shard is granted all of them.
+/// Incarnations whose counts are kept besides those of the current shards. One that returns after more others than this
+/// is counted from zero again.
+const FORMER_INCARNATIONS_MAX: usize = 64;
+/// Up to this number of inserts, every shard is granted all of them.
 const FEW_INSERTS: u64 = 64;
 
-/// How far a shard had counted, kept in a checkpoint.
+/// The agent steps counted of one shard incarnation, as stored in a checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Mark {
-    /// Which start of the shard; 0 if it was never heard.
+pub struct ShardCount {
+    /// The shard's incarnation.
     pub incarnation: u32,
-    /// Agent steps of that start that are counted already.
+    /// Agent steps of that incarnation that are in the run's total.
     pub agent_steps: u64,
 }
 
-/// Why no batch may be drawn.
+/// What sampling is blocked on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// These shards have not been heard yet.
+pub enum BlockedOn {
+    /// These shards have not answered yet.
     Shards(Vec<usize>),
     /// The replay is being filled.
     Filling {
-        /// Items held by the shards that can be reached.
+        /// Items held by the reachable shards.
         items: u64,
-        /// Items wanted.
+        /// Items needed.
         min_size: u64,
     },
     /// The learner is ahead of the actors.
     Inserts {
-        /// How many more are needed for a batch.
+        /// Inserts needed before the next batch.
         missing: u64,
     },
 }
 
-impl Wait {
-    /// A word for it, from a small closed set.
+impl BlockedOn {
+    /// A label from a small closed set, for metrics.
     pub fn name(&self) -> &'static str {
         match self {
-            Wait::Shards(_) => "shards",
-            Wait::Filling { .. } => "filling",
-            Wait::Inserts { .. } => "inserts",
+            BlockedOn::Shards(_) => "shards",
+            BlockedOn::Filling { .. } => "filling",
+            BlockedOn::Inserts { .. } => "inserts",
         }
     }
 }
 
-impl std::fmt::Display for Wait {
+impl std::fmt::Display for BlockedOn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Wait::Shards(shards) => {
+            BlockedOn::Shards(shards) => {
                 let names: Vec<_> = shards.iter().map(ToString::to_string).collect();
                 write!(f, "replay shard {} to answer", names.join(", "))
             }
-            Wait::Filling { items, min_size } => {
+            BlockedOn::Filling { items, min_size } => {
                 write!(f, "the replay to fill ({items} of {min_size} transitions)")
             }
-            Wait::Inserts { missing } => write!(f, "actors: {missing} more transitions for the next batch"),
+            BlockedOn::Inserts { missing } => {
+                write!(f, "actors: {missing} more transitions for the next batch")
+            }
         }
     }
 }
 
-/// The state of the ratio.
+/// The state of rate control.
 #[derive(Clone, Debug)]
 pub struct Control {
     limiter: RateLimiter,
-    shards: Vec<Known>,
-    /// How far each incarnation has counted: those of the checkpoint, then those heard since, the last one heard last.
-    counted: Vec<Counted>,
+    shards: Vec<ShardState>,
+    /// The counts of each incarnation: those of the checkpoint, then those reported since, the most recent last.
+    counted: Vec<IncarnationCount>,
     inserts: u64,
     agent_steps: u64,
     samples: u64,
-    /// Inserts and samples where the ratio began, while it holds. The former is counted back by `min_size` and may lie
-    /// before the first insert.
+    /// Inserts and samples when the ratio started, while it applies. `min_size` is subtracted from the inserts, so they
+    /// may be negative.
     since: Option<(i128, u64)>,
 }
 
 #[derive(Clone, Debug)]
-struct Known {
+struct ShardState {
     /// The newest status.
     status: ShardStatus,
-    /// Ever, since this control was made.
-    met: bool,
+    /// Since this control was created.
+    has_answered: bool,
     present: bool,
-    /// Out of reach when the ratio began, and not heard since.
+    /// Unreachable when the ratio started, and has not answered since.
     late: bool,
-    /// The run goes on without it: it is not waited for.
+    /// The run does without it: nothing waits for it.
     absent: bool,
 }
 
-/// What an incarnation said of itself, as far as it is in the sums.
+/// The counts of an incarnation that are included in the totals.
 #[derive(Clone, Copy, Debug)]
-struct Counted {
+struct IncarnationCount {
     incarnation: u32,
-    /// `None` before it is heard by this control.
+    /// `None` before its first status to this control.
     inserts: Option<u64>,
     agent_steps: u64,
 }
 
 impl Control {
-    /// Control over so many shards. `agent_steps` and the marks are those of the checkpoint that the run goes on from,
-    /// or 0 and none. A mark is a shard's whose incarnation it has, wherever that shard is now.
-    pub fn new(limiter: RateLimiter, shards: usize, agent_steps: u64, marks: &[Mark]) -> Self {
+    /// Control over `shards` shards. `agent_steps` and `shard_counts` are those of the checkpoint that the run resumes
+    /// from, or 0 and empty. A count belongs to the shard of its incarnation, whatever that shard's number is now.
+    pub fn new(limiter: RateLimiter, shards: usize, agent_steps: u64, shard_counts: &[ShardCount]) -> Self {
         let status = ShardStatus::default();
-        let known = Known { status, met: false, present: false, late: false, absent: false };
-        let counted =
-            |&Mark { incarnation, agent_steps }: &Mark| Counted { incarnation, inserts: None, agent_steps };
-        let (shards, counted) = (vec![known; shards], marks.iter().map(counted).collect());
+        let known = ShardState { status, has_answered: false, present: false, late: false, absent: false };
+        let counted = |&ShardCount { incarnation, agent_steps }: &ShardCount| IncarnationCount {
+            incarnation,
+            inserts: None,
+            agent_steps,
+        };
+        let (shards, counted) = (vec![known; shards], shard_counts.iter().map(counted).collect());
         Self { limiter, shards, counted, inserts: 0, agent_steps, samples: 0, since: None }
     }
 
-    /// Lets go by another ratio or another least size from now on. Nothing is owed for what was before.
+    /// Changes the ratio or `min_size`. The ratio starts again: nothing is owed for what was before.
     pub fn set_limiter(&mut self, limiter: RateLimiter) {
         self.limiter = limiter;
         self.since = None;
         self.settle();
     }
 
-    /// Goes on without these shards, and with all others. One that comes back is waited for until it is heard.
+    /// Sets which shards the run does without. One that is no longer among them is waited for until it answers.
     pub fn set_absent(&mut self, absent: &BTreeSet<usize>) {
         for (index, shard) in self.shards.iter_mut().enumerate() {
             shard.absent = absent.contains(&index);
@@ -143,64 +149,65 @@ impl Control {
         self.settle();
     }
 
-    /// Whether the run goes on without a shard.
+    /// Whether the run does without a shard.
     pub fn is_absent(&self, shard: usize) -> bool {
         self.shards[shard].absent
     }
 
-    /// Takes in what a shard said. Older news of the same incarnation change nothing. Another incarnation than before,
-    /// be it new or back again, has this number from now on, and goes on from where it had counted.
-    pub fn heard(&mut self, shard: usize, news: ShardStatus) {
+    /// Records a shard's status. An older status of the same incarnation changes nothing. If the incarnation is another
+    /// than before, new or returning, it has this number from now on and continues from its own counts.
+    pub fn update_status(&mut self, shard: usize, status: ShardStatus) {
         let known = &self.shards[shard];
-        let same = known.met && known.status.incarnation == news.incarnation;
+        let same = known.has_answered && known.status.incarnation == status.incarnation;
         let order = |status: &ShardStatus| (status.inserts(), status.counters.actions);
-        if same && order(&news) < order(&known.status) {
+        if same && order(&status) < order(&known.status) {
             return;
         }
         let before = self.inserts;
-        let first = self.count(&news);
+        let first = self.count(&status);
         let known = &mut self.shards[shard];
         if let (true, Some((began, _))) = (known.late || first, &mut self.since) {
-            // Taken before the ratio began, under what was granted for filling or by a learner before: owes no updates.
+            // Inserted under an allowance for filling, or under one of an earlier learner: these inserts owe no
+            // updates.
             *began += i128::from(self.inserts - before);
         }
-        (known.status, known.met, known.present, known.late) = (news, true, true, false);
-        self.forget_former();
+        (known.status, known.has_answered, known.present, known.late) = (status, true, true, false);
+        self.drop_oldest_former();
         self.settle();
     }
 
-    /// Adds to the sums what an incarnation has counted beyond what is in them. Says whether it was heard for the first
-    /// time.
-    fn count(&mut self, news: &ShardStatus) -> bool {
-        let at = self.counted.iter().position(|counted| counted.incarnation == news.incarnation);
+    /// Adds to the totals what an incarnation has counted since its last status. Returns whether this is its first
+    /// status.
+    fn count(&mut self, status: &ShardStatus) -> bool {
+        let at = self.counted.iter().position(|counted| counted.incarnation == status.incarnation);
         let counted = at.map(|at| self.counted.remove(at));
         let inserts = counted.and_then(|counted| counted.inserts);
         let agent_steps = counted.map_or(0, |counted| counted.agent_steps);
-        // Nobody counts as far as these numbers go, but a shard can say anything.
+        // Saturating, because a faulty shard can report any number.
         let more = |now: u64, before: u64, sum: u64| sum.saturating_add(now.saturating_sub(before));
-        self.inserts = more(news.inserts(), inserts.unwrap_or(0), self.inserts);
-        self.agent_steps = more(news.counters.actions, agent_steps, self.agent_steps);
-        self.counted.push(Counted {
-            incarnation: news.incarnation,
-            inserts: inserts.max(Some(news.inserts())),
-            agent_steps: agent_steps.max(news.counters.actions),
+        self.inserts = more(status.inserts(), inserts.unwrap_or(0), self.inserts);
+        self.agent_steps = more(status.counters.actions, agent_steps, self.agent_steps);
+        self.counted.push(IncarnationCount {
+            incarnation: status.incarnation,
+            inserts: inserts.max(Some(status.inserts())),
+            agent_steps: agent_steps.max(status.counters.actions),
         });
         inserts.is_none()
     }
 
-    /// Drops the one that was not heard for longest, of those that have no number, if there are too many.
-    fn forget_former(&mut self) {
-        if self.counted.len() > self.shards.len() + FORMER_MAX {
-            let former = |counted: &Counted| {
+    /// If there are too many counts, drops the one that was updated longest ago and is not of a current shard.
+    fn drop_oldest_former(&mut self) {
+        if self.counted.len() > self.shards.len() + FORMER_INCARNATIONS_MAX {
+            let former = |counted: &IncarnationCount| {
                 !self.shards.iter().any(|shard| shard.status.incarnation == counted.incarnation)
             };
-            let oldest = self.counted.iter().position(former).expect("more than there are numbers");
+            let oldest = self.counted.iter().position(former).expect("there are more counts than shards");
             self.counted.remove(oldest);
         }
     }
 
-    /// A shard does not answer.
-    pub fn lost(&mut self, shard: usize) {
+    /// Records that a shard does not answer.
+    pub fn mark_unreachable(&mut self, shard: usize) {
         self.shards[shard].present = false;
         self.settle();
     }
@@ -210,75 +217,75 @@ impl Control {
         self.samples += count;
     }
 
-    /// Takes back samples that were counted and could not be drawn after all.
-    pub fn not_sampled(&mut self, count: u64) {
+    /// Undoes [`Control::sampled`] for items that could not be drawn.
+    pub fn undo_sampled(&mut self, count: u64) {
         self.samples -= count;
         if let Some((_, began)) = &mut self.since {
-            // The ratio may have begun in between.
+            // The ratio may have started in between, from a count that included these samples.
             *began = (*began).min(self.samples);
         }
     }
 
-    /// Whether a batch may be drawn now, or what for it has to wait.
-    pub fn can_sample(&self) -> Result<(), Wait> {
-        let strange = |shard: &usize| !self.shards[*shard].met && !self.shards[*shard].absent;
-        let strangers: Vec<usize> = (0..self.shards.len()).filter(strange).collect();
-        if !strangers.is_empty() {
-            return Err(Wait::Shards(strangers));
+    /// Whether a batch may be drawn now, or what sampling is blocked on.
+    pub fn can_sample(&self) -> Result<(), BlockedOn> {
+        let is_awaited = |shard: &usize| !self.shards[*shard].has_answered && !self.shards[*shard].absent;
+        let awaited: Vec<usize> = (0..self.shards.len()).filter(is_awaited).collect();
+        if !awaited.is_empty() {
+            return Err(BlockedOn::Shards(awaited));
         }
         let Some((inserts, samples)) = self.effective() else {
-            return Err(Wait::Filling { items: self.items(), min_size: self.limiter.min_size() });
+            return Err(BlockedOn::Filling { items: self.items(), min_size: self.limiter.min_size() });
         };
         if self.limiter.can_sample(inserts, samples) {
             return Ok(());
         }
-        Err(Wait::Inserts { missing: self.limiter.inserts_wanted(inserts, samples) })
+        Err(BlockedOn::Inserts { missing: self.limiter.inserts_wanted(inserts, samples) })
     }
 
-    /// How many inserts a shard may have taken in total. `None` for one that was not heard yet.
+    /// The total number of inserts that a shard may accept. `None` before it has answered.
     pub fn allowance(&self, shard: usize) -> Option<Allowance> {
         let known = &self.shards[shard];
         let room = self.room();
         let each = (room / self.present_count().max(1)).max(room.min(FEW_INSERTS));
-        known.met.then(|| Allowance {
+        known.has_answered.then(|| Allowance {
             incarnation: known.status.incarnation,
             inserts: known.status.inserts().saturating_add(each),
         })
     }
 
-    /// The count of inserts at which news of a shard is worth having, for whoever waits.
+    /// The number of inserts at which a poll of a shard should be answered: its part of what sampling is blocked on.
     pub fn until_inserts(&self, shard: usize) -> u64 {
         let missing = match self.can_sample() {
-            Err(Wait::Inserts { missing }) => missing,
-            Err(Wait::Filling { items, min_size }) => min_size.saturating_sub(items),
+            Err(BlockedOn::Inserts { missing }) => missing,
+            Err(BlockedOn::Filling { items, min_size }) => min_size.saturating_sub(items),
             _ => 1,
         };
         let known = self.shards[shard].status.inserts();
         known.saturating_add((missing / self.present_count().max(1)).max(1))
     }
 
-    /// What each shard weighs, 0 if it can't be reached.
+    /// Each shard's mass; 0 if it is unreachable.
     pub fn masses(&self) -> Masses {
-        let mass = |shard: &Known| if shard.present { shard.status.first_table().mass } else { 0.0 };
+        let mass = |shard: &ShardState| if shard.present { shard.status.first_table().mass } else { 0.0 };
         Masses::new(self.shards.iter().map(mass))
     }
 
-    /// Items of all shards that can be reached.
+    /// Items of all reachable shards.
     pub fn items(&self) -> u64 {
         self.present().fold(0, |items, shard| items.saturating_add(shard.first_table().items))
     }
 
-    /// The last status of a shard that has answered since this control was made.
+    /// The last status of a shard. `None` if it has not answered since this control was created.
     pub fn last_status(&self, shard: usize) -> Option<&ShardStatus> {
-        Some(&self.shards[shard]).filter(|known| known.met).map(|known| &known.status)
+        Some(&self.shards[shard]).filter(|known| known.has_answered).map(|known| &known.status)
     }
 
-    /// The last status of every shard that answers.
+    /// The last status of every reachable shard.
     pub fn present(&self) -> impl Iterator<Item = &ShardStatus> {
         self.shards.iter().filter(|shard| shard.present).map(|shard| &shard.status)
     }
 
-    /// What all shards that answer hold together.
+    /// The combined status of all reachable shards.
     pub fn status(&self) -> ReplayStatus {
         ReplayStatus {
             shards: self.present().count() as u32,
@@ -302,31 +309,34 @@ impl Control {
         self.agent_steps
     }
 
-    /// Samples drawn, and inserts counted, since this control was made.
+    /// Samples drawn and inserts counted since this control was created.
     pub fn totals(&self) -> (u64, u64) {
         (self.samples, self.inserts)
     }
 
-    /// Samples per insert since the ratio last began.
+    /// Samples per insert since the ratio last started. `None` while it does not apply.
     pub fn ratio(&self) -> Option<f64> {
         let (inserts, samples) = self.effective()?;
         let inserts = inserts.checked_sub(self.limiter.min_size()).filter(|&inserts| inserts > 0)?;
         Some(samples as f64 / inserts as f64)
     }
 
-    /// How far every incarnation has counted, also those that may come back.
-    pub fn marks(&self) -> Vec<Mark> {
-        let mark = |&Counted { incarnation, agent_steps, .. }: &Counted| Mark { incarnation, agent_steps };
-        self.counted.iter().map(mark).collect()
+    /// The counts of every incarnation, including former ones, which may return.
+    pub fn shard_counts(&self) -> Vec<ShardCount> {
+        let count = |counted: &IncarnationCount| ShardCount {
+            incarnation: counted.incarnation,
+            agent_steps: counted.agent_steps,
+        };
+        self.counted.iter().map(count).collect()
     }
 
     fn present_count(&self) -> u64 {
         self.present().count() as u64
     }
 
-    /// Begins the ratio when there is enough, and ends it when there is not.
+    /// Starts the ratio when the replay holds enough items, and stops it when it does not.
     fn settle(&mut self) {
-        let known = self.shards.iter().all(|shard| shard.met || shard.absent);
+        let known = self.shards.iter().all(|shard| shard.has_answered || shard.absent);
         let enough = self.items() >= self.limiter.min_size() && known;
         self.since = match self.since {
             Some(since) if enough => Some(since),
@@ -338,18 +348,18 @@ impl Control {
         };
     }
 
-    /// Inserts and samples as the limiter counts them.
+    /// Inserts and samples since the ratio started, as the limiter counts them.
     fn effective(&self) -> Option<(u64, u64)> {
         let (inserts, samples) = self.since?;
         let inserts = u64::try_from(i128::from(self.inserts) - inserts).unwrap_or(u64::MAX);
         Some((inserts, self.samples - samples))
     }
 
-    /// Inserts that all shards together may take from here.
+    /// Inserts that all shards together may still accept.
     fn room(&self) -> u64 {
         match self.effective() {
             Some((inserts, samples)) => self.limiter.inserts_allowed(samples).saturating_sub(inserts),
-            // A little more than missing, so that actors are not held up at the moment when the ratio begins.
+            // A little more than is missing, so that actors are not blocked at the moment when the ratio starts.
             None => self.limiter.inserts_allowed(0).saturating_sub(self.items()),
         }
     }

@@ -1,9 +1,9 @@
-//! Which shards are behind the names that the learner was given.
+//! Discovers the shards behind the addresses that the learner is configured with.
 //!
-//! A name may lead to several addresses, and to others an hour later: `--shard replay:7701`, where `replay` is a service of
-//! many containers. So whoever is behind it is asked who it is, and shards are known by that. How many there are is found
-//! out once, when a run first starts. From then on the names are looked up again whenever a shard is missing. What becomes
-//! of what was seen is [`crate::pool`]'s business.
+//! A name may resolve to several addresses, and to different ones an hour later: `--shard replay:7701`, where `replay`
+//! is a service of many containers. So each server behind a name is asked for its shard id, and shards are identified
+//! by that. Their number is determined once, when a run first starts. Later the names are looked up again whenever a
+//! shard is missing; [`crate::pool`] uses the result.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use rpc::address::Address;
 use rpc::channel::Credentials;
-use rpc::shard::who;
+use rpc::shard::fetch_shard_id;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tonic::Code;
@@ -21,23 +21,23 @@ use tracing::{info, warn};
 
 use crate::hosts::Hosts;
 
-/// How often names are looked up while someone is missing. A container is back in seconds.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Time between two lookups while a shard is missing. A restarted container is back in seconds.
+const LOOKUP_EVERY: Duration = Duration::from_secs(1);
 
-/// So many looks in a row must show the same shards before their number is fixed for the run: those that start together
-/// appear one after the other.
-const SAME_LOOKS: u32 = 3;
+/// Consecutive lookups that must find the same shards before their number is fixed for the run: shards that start
+/// together do not appear all at once.
+const STABLE_LOOKUPS: u32 = 3;
 
-/// How often a log line repeats what is waited for.
-const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
+/// Time between two log lines while shards are missing at the start.
+const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// Where shards were seen, by their names.
-pub type Sightings = BTreeMap<String, Address>;
+/// Addresses at which shards were found, by shard id.
+pub type ShardAddresses = BTreeMap<String, Address>;
 
-/// What the learner was told of its shards.
+/// The learner's configuration of its shards.
 #[derive(Clone, Debug)]
 pub struct Discovery {
-    given: Vec<Address>,
+    configured: Vec<Address>,
     hosts: Hosts,
     credentials: Credentials,
 }
@@ -45,109 +45,118 @@ pub struct Discovery {
 /// The shards of a run, by number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shards {
-    /// One at each address that was given.
-    Fixed(Vec<Address>),
-    /// These, by name, wherever they are.
-    Sought {
-        /// Who they are.
-        names: Vec<String>,
-        /// Where they were seen, or an address that leads nowhere.
+    /// One shard at each configured address.
+    ByAddress(Vec<Address>),
+    /// Shards with known ids, whose addresses may change.
+    ById {
+        /// The shards' ids.
+        ids: Vec<String>,
+        /// Where each was found; [`unknown_address`] if it was not.
         addresses: Vec<Address>,
     },
 }
 
 impl Shards {
-    /// Where they are, as far as is known.
+    /// The shards' addresses, as far as they are known.
     pub fn addresses(&self) -> &[Address] {
         match self {
-            Shards::Fixed(addresses) | Shards::Sought { addresses, .. } => addresses,
+            Shards::ByAddress(addresses) | Shards::ById { addresses, .. } => addresses,
         }
     }
 }
 
-/// One look behind all names.
+/// The result of one lookup of all configured addresses.
 #[derive(Clone, Debug, Default)]
-struct Look {
-    /// Where each leads; nothing if it is not known.
-    found: Vec<Vec<Address>>,
-    /// Who answered there.
-    seen: Sightings,
-    /// Why someone did not, for people.
+struct Lookup {
+    /// The addresses behind each configured one; empty if the name does not resolve.
+    resolved: Vec<Vec<Address>>,
+    /// The shards that answered.
+    answered: ShardAddresses,
+    /// Why a shard did not answer, for people.
     reason: Option<String>,
-    /// Someone does not want to talk to this learner, and never will.
+    /// A shard rejects the learner's credentials, so a retry can't succeed.
     denied: bool,
 }
 
-impl Look {
-    fn leads_to_several(&self) -> bool {
-        self.found.iter().any(|places| places.len() > 1)
+impl Lookup {
+    fn has_several_addresses(&self) -> bool {
+        self.resolved.iter().any(|addresses| addresses.len() > 1)
     }
 }
 
 impl Discovery {
-    /// Shards behind these addresses; names are looked up in this file if there is one.
-    pub fn new(given: &[Address], hosts: Option<PathBuf>, credentials: Credentials) -> Self {
-        Self { given: given.to_vec(), hosts: Hosts(hosts), credentials }
+    /// Discovers the shards behind these addresses. Names are resolved with the file `hosts` if there is one.
+    pub fn new(configured: &[Address], hosts: Option<PathBuf>, credentials: Credentials) -> Self {
+        Self { configured: configured.to_vec(), hosts: Hosts(hosts), credentials }
     }
 
-    /// The shards of a run that remembers these names, or none if it starts for the first time. Then it waits until the
-    /// names lead somewhere and everyone there has answered. An error is a shard that will not talk to this learner.
-    pub async fn shards(&self, remembered: &[String]) -> Result<Shards, String> {
-        if !self.given.iter().any(is_name) {
-            return Ok(Shards::Fixed(self.given.clone()));
+    /// The shards of a run whose directory stores `saved_ids`. At a run's first start there are none: then this waits
+    /// until all names resolve and every server behind them has answered. Fails if a shard rejects the learner's
+    /// credentials.
+    pub async fn shards(&self, saved_ids: &[String]) -> Result<Shards, String> {
+        if !self.configured.iter().any(is_name) {
+            return Ok(Shards::ByAddress(self.configured.clone()));
         }
-        if remembered.is_empty() {
+        if saved_ids.is_empty() {
             return self.census().await;
         }
-        let look = self.look().await;
-        let known = remembered.iter().all(|name| !name.is_empty());
-        if known && (remembered.len() > self.given.len() || look.leads_to_several()) {
-            return Ok(sought(remembered.to_vec(), &look.seen));
+        // With more shards than configured addresses, only ids tell them apart.
+        let lookup = self.look_up().await;
+        let known = saved_ids.iter().all(|id| !id.is_empty());
+        if known && (saved_ids.len() > self.configured.len() || lookup.has_several_addresses()) {
+            return Ok(by_id(saved_ids.to_vec(), &lookup.answered));
         }
-        Ok(Shards::Fixed(self.given.clone()))
+        Ok(Shards::ByAddress(self.configured.clone()))
     }
 
+    /// Waits until the number of shards is stable.
     async fn census(&self) -> Result<Shards, String> {
-        let (mut census, mut complained) = (Census::default(), None);
+        let (mut census, mut logged) = (Census::default(), None);
         loop {
-            let look = self.look().await;
-            if census.is_complete(&look) {
-                info!(shards = look.seen.len(), "found as many shards as this run will have");
-                return Ok(match look.leads_to_several() {
-                    true => sought(look.seen.keys().cloned().collect(), &look.seen),
-                    false => Shards::Fixed(self.given.clone()),
+            let lookup = self.look_up().await;
+            if census.is_complete(&lookup) {
+                info!(shards = lookup.answered.len(), "number of shards fixed for this run");
+                return Ok(match lookup.has_several_addresses() {
+                    true => by_id(lookup.answered.keys().cloned().collect(), &lookup.answered),
+                    false => Shards::ByAddress(self.configured.clone()),
                 });
             }
-            if let Some(reason) = look.reason.clone().filter(|_| look.denied) {
+            if let Some(reason) = lookup.reason.clone().filter(|_| lookup.denied) {
                 return Err(reason);
             }
-            if complained.is_none_or(|at: Instant| at.elapsed() >= COMPLAIN_EVERY) {
-                complained = Some(Instant::now());
-                info!(given = ?self.given, found = ?look.found, answered = look.seen.len(), reason = look.reason, "looking for the shards");
+            if logged.is_none_or(|at: Instant| at.elapsed() >= LOG_EVERY) {
+                logged = Some(Instant::now());
+                info!(
+                    configured = ?self.configured,
+                    resolved = ?lookup.resolved,
+                    answered = lookup.answered.len(),
+                    reason = lookup.reason,
+                    "discovering shards"
+                );
             }
-            sleep(LOOK_EVERY).await;
+            sleep(LOOKUP_EVERY).await;
         }
     }
 
-    /// Looks up all names, and asks whoever is there who it is.
-    async fn look(&self) -> Look {
-        let found = join_all(self.given.iter().map(|address| self.resolve(address))).await;
-        let asked = found.iter().flatten().map(|address| async move {
-            let answer = who(address, &self.credentials).await;
-            answer.map(|name| (name, address.clone())).map_err(|status| (address, status))
+    /// Resolves all configured addresses, and asks the server at each for its shard id.
+    async fn look_up(&self) -> Lookup {
+        let resolved = join_all(self.configured.iter().map(|address| self.resolve(address))).await;
+        let asked = resolved.iter().flatten().map(|address| async move {
+            let answer = fetch_shard_id(address, &self.credentials).await;
+            answer.map(|id| (id, address.clone())).map_err(|status| (address, status))
         });
-        let mut look = Look::default();
+        let mut lookup = Lookup::default();
         for answer in join_all(asked).await {
             match answer {
-                Ok((name, address)) => drop(look.seen.insert(name, address)),
+                Ok((id, address)) => drop(lookup.answered.insert(id, address)),
                 Err((address, status)) => {
-                    look.denied |= matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied);
+                    lookup.denied |= matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied);
                     let reason = self.credentials.describe(address, &status);
-                    look.reason = Some(format!("{address}: {reason}"));
+                    lookup.reason = Some(format!("{address}: {reason}"));
                 }
             }
         }
-        Look { found, ..look }
+        Lookup { resolved, ..lookup }
     }
 
     async fn resolve(&self, address: &Address) -> Vec<Address> {
@@ -155,100 +164,104 @@ impl Discovery {
             return vec![address.clone()];
         };
         match self.hosts.resolve(authority).await {
-            Ok(mut places) => {
-                places.sort();
-                places.dedup();
-                places.into_iter().map(|place| address.at(place)).collect()
+            Ok(mut addresses) => {
+                // Sorted, so that two lookups compare equal.
+                addresses.sort();
+                addresses.dedup();
+                addresses.into_iter().map(|resolved| address.at(resolved)).collect()
             }
-            // That of a service whose containers are all down leads nowhere.
+            // The name of a service whose containers are all down does not resolve.
             Err(_) => Vec::new(),
         }
     }
 
-    /// Looks behind the names in the background, as long as someone is missing.
-    pub fn seek(self) -> Seeker {
+    /// Repeats the lookup in the background while a shard is missing.
+    pub fn watch(self) -> AddressWatcher {
         let (missing, mut wanted) = watch::channel(false);
-        let (report, sightings) = watch::channel(Sightings::new());
+        let (report, addresses) = watch::channel(ShardAddresses::new());
         tokio::spawn(async move {
-            let mut told = None;
+            let mut logged = None;
             while wanted.wait_for(|&missing| missing).await.is_ok() {
-                let look = self.look().await;
-                if look.reason.is_some() && look.reason != told {
-                    told.clone_from(&look.reason);
-                    info!(reason = look.reason, "looking for a shard that is missing");
+                let lookup = self.look_up().await;
+                if lookup.reason.is_some() && lookup.reason != logged {
+                    logged.clone_from(&lookup.reason);
+                    info!(reason = lookup.reason, "looking up the addresses of a missing shard");
                 }
-                report.send_replace(look.seen);
-                sleep(LOOK_EVERY).await;
+                report.send_replace(lookup.answered);
+                sleep(LOOKUP_EVERY).await;
             }
         });
-        Seeker { missing, sightings, extra: Vec::new() }
+        AddressWatcher { missing, addresses, unused: Vec::new() }
     }
 }
 
-fn sought(names: Vec<String>, seen: &Sightings) -> Shards {
-    let addresses = names.iter().map(|name| seen.get(name).cloned().unwrap_or_else(nowhere)).collect();
-    Shards::Sought { names, addresses }
+fn by_id(ids: Vec<String>, found: &ShardAddresses) -> Shards {
+    let addresses = ids.iter().map(|id| found.get(id).cloned().unwrap_or_else(unknown_address)).collect();
+    Shards::ById { ids, addresses }
 }
 
-/// Where nobody is: the place of a shard that was not seen yet.
-pub fn nowhere() -> Address {
+/// An address at which no server can listen, for a shard that was not found yet.
+pub fn unknown_address() -> Address {
     Address::Tcp("0.0.0.0:0".into())
 }
 
-/// Whether it is a name that may lead to several places. This machine is one place, whatever it is called.
+/// Whether the address has a name that may resolve to several addresses. Names of this machine do not count.
 fn is_name(address: &Address) -> bool {
     let host = address.authority().and_then(|authority| authority.rsplit_once(':')).map(|(host, _)| host);
     let is_ip = |host: &str| host.starts_with('[') || host.parse::<IpAddr>().is_ok();
     !address.is_local() && host.is_some_and(|host| !is_ip(host))
 }
 
-/// When all shards of a run are there.
+/// Decides when all shards of a run have been found.
 #[derive(Debug, Default)]
 struct Census {
-    found: Vec<Vec<Address>>,
-    same: u32,
+    resolved: Vec<Vec<Address>>,
+    /// Consecutive lookups with this result in which all shards answered.
+    stable: u32,
 }
 
 impl Census {
-    /// Whether every name leads somewhere, everyone there has answered, and it was so before.
-    fn is_complete(&mut self, look: &Look) -> bool {
-        let addresses: usize = look.found.iter().map(Vec::len).sum();
-        let all = look.found.iter().all(|places| !places.is_empty()) && look.seen.len() == addresses;
-        let again = look.found == self.found;
-        self.same = if !all {
+    /// Whether all names resolve and all shards answer, and did so in enough lookups in a row.
+    fn is_complete(&mut self, lookup: &Lookup) -> bool {
+        let addresses: usize = lookup.resolved.iter().map(Vec::len).sum();
+        let all_resolved = lookup.resolved.iter().all(|addresses| !addresses.is_empty());
+        // Fewer ids than addresses: a shard did not answer, or two addresses lead to one shard.
+        let all = all_resolved && lookup.answered.len() == addresses;
+        let again = lookup.resolved == self.resolved;
+        self.stable = if !all {
             0
         } else if again {
-            self.same + 1
+            self.stable + 1
         } else {
             1
         };
-        self.found.clone_from(&look.found);
-        self.same >= SAME_LOOKS
+        self.resolved.clone_from(&lookup.resolved);
+        self.stable >= STABLE_LOOKUPS
     }
 }
 
-/// Someone who looks behind the names.
+/// Handle to the background lookup.
 #[derive(Debug)]
-pub struct Seeker {
+pub struct AddressWatcher {
     missing: watch::Sender<bool>,
-    sightings: watch::Receiver<Sightings>,
-    /// Shards that are seen and not of the run.
-    extra: Vec<String>,
+    addresses: watch::Receiver<ShardAddresses>,
+    /// Ids of the shards that were found and are not part of the run.
+    unused: Vec<String>,
 }
 
-impl Seeker {
-    /// Says whether someone is missing, and gives what was seen since the last time.
-    pub fn news(&mut self, missing: bool) -> Option<Sightings> {
+impl AddressWatcher {
+    /// Starts or stops the lookups by whether a shard is missing, and returns a result that is new since the last call.
+    pub fn poll(&mut self, missing: bool) -> Option<ShardAddresses> {
         self.missing.send_if_modified(|before| std::mem::replace(before, missing) != missing);
-        let changed = self.sightings.has_changed().unwrap_or(false);
-        (missing && changed).then(|| self.sightings.borrow_and_update().clone())
+        let changed = self.addresses.has_changed().unwrap_or(false);
+        (missing && changed).then(|| self.addresses.borrow_and_update().clone())
     }
 
-    /// Tells people once of each shard that the names lead to and the run has no use for.
-    pub fn pass_over(&mut self, name: &str, address: &Address) {
-        if !self.extra.iter().any(|known| known == name) {
-            warn!(id = name, %address, "a shard that this run did not begin with; it is not used");
-            self.extra.push(name.to_owned());
+    /// Warns, once for each shard, of one that was found and is not part of the run.
+    pub fn warn_unused(&mut self, id: &str, address: &Address) {
+        if !self.unused.iter().any(|known| known == id) {
+            warn!(id, %address, "shard ignored: the number of shards was fixed when the run first started");
+            self.unused.push(id.to_owned());
         }
     }
 }
@@ -261,21 +274,21 @@ mod tests {
         texts.iter().map(|text| text.parse().unwrap()).collect()
     }
 
-    /// A look that found these places behind one name, where these answered.
-    fn look(places: &[&str], names: &[&str]) -> Look {
-        let found = addresses(places);
-        let seen = names.iter().map(ToString::to_string).zip(found.iter().cloned()).collect();
-        Look { found: vec![found], seen, ..Look::default() }
+    /// A lookup in which one name resolved to these addresses, and these ids answered.
+    fn lookup(resolved: &[&str], ids: &[&str]) -> Lookup {
+        let resolved = addresses(resolved);
+        let answered = ids.iter().map(ToString::to_string).zip(resolved.iter().cloned()).collect();
+        Lookup { resolved: vec![resolved], answered, ..Lookup::default() }
     }
 
     #[test]
-    fn the_number_is_fixed_when_everyone_has_answered_several_times() {
+    fn the_number_is_fixed_when_all_shards_have_answered_several_times() {
         let mut census = Census::default();
-        let mut complete = |places: &[&str], names: &[&str]| census.is_complete(&look(places, names));
-        assert!(!complete(&[], &[]), "the name leads nowhere yet");
+        let mut complete = |resolved: &[&str], ids: &[&str]| census.is_complete(&lookup(resolved, ids));
+        assert!(!complete(&[], &[]), "the name does not resolve yet");
         assert!(!complete(&["10.0.0.1:1"], &["a"]));
         assert!(!complete(&["10.0.0.1:1"], &["a"]));
-        assert!(!complete(&["10.0.0.1:1", "10.0.0.2:1"], &["a"]), "another one, who is silent");
+        assert!(!complete(&["10.0.0.1:1", "10.0.0.2:1"], &["a"]), "a second shard that does not answer yet");
         assert!(!complete(&["10.0.0.1:1", "10.0.0.2:1"], &["a", "b"]));
         assert!(!complete(&["10.0.0.1:1", "10.0.0.2:1"], &["a", "b"]));
         assert!(complete(&["10.0.0.1:1", "10.0.0.2:1"], &["a", "b"]));
@@ -284,7 +297,7 @@ mod tests {
     #[test]
     fn two_addresses_of_one_shard_do_not_make_two() {
         let mut census = Census::default();
-        assert!(!(0..9).any(|_| census.is_complete(&look(&["10.0.0.1:1", "10.0.0.2:1"], &["a"]))));
+        assert!(!(0..9).any(|_| census.is_complete(&lookup(&["10.0.0.1:1", "10.0.0.2:1"], &["a"]))));
     }
 
     #[test]
@@ -302,23 +315,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn addresses_that_are_none_of_a_name_are_taken_as_they_are() {
-        let given = addresses(&["unix:/tmp/a", "127.0.0.1:1", "10.0.0.1:1"]);
-        let discovery = Discovery::new(&given, None, Credentials::none());
-        assert_eq!(discovery.shards(&[]).await, Ok(Shards::Fixed(given)));
+    async fn addresses_without_a_name_are_used_as_configured() {
+        let configured = addresses(&["unix:/tmp/a", "127.0.0.1:1", "10.0.0.1:1"]);
+        let discovery = Discovery::new(&configured, None, Credentials::none());
+        assert_eq!(discovery.shards(&[]).await, Ok(Shards::ByAddress(configured)));
     }
 
     #[tokio::test]
-    async fn a_run_that_knows_its_shards_waits_for_nobody() {
+    async fn a_run_that_knows_its_shards_does_not_wait_for_them() {
         let folder = tempfile::tempdir().unwrap();
         let hosts = folder.path().join("hosts");
         std::fs::write(&hosts, "").unwrap();
-        let given = addresses(&["replay:7701"]);
-        let discovery = Discovery::new(&given, Some(hosts), Credentials::none());
-        let names = ["a", "b"].map(String::from).to_vec();
-        let sought = Shards::Sought { names: names.clone(), addresses: vec![nowhere(), nowhere()] };
-        assert_eq!(discovery.shards(&names).await, Ok(sought));
-        // As many as were given: one for each, whoever it is.
-        assert_eq!(discovery.shards(&names[..1]).await, Ok(Shards::Fixed(given)));
+        let configured = addresses(&["replay:7701"]);
+        let discovery = Discovery::new(&configured, Some(hosts), Credentials::none());
+        let ids = ["a", "b"].map(String::from).to_vec();
+        let expected =
+            Shards::ById { ids: ids.clone(), addresses: vec![unknown_address(), unknown_address()] };
+        assert_eq!(discovery.shards(&ids).await, Ok(expected));
+        // With as many shards as addresses, each address is one shard, whatever its id.
+        assert_eq!(discovery.shards(&ids[..1]).await, Ok(Shards::ByAddress(configured)));
     }
 }

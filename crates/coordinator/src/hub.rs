@@ -1,85 +1,85 @@
-//! What the learner's gRPC service and its trainer share: members, publications, reports, settings.
+//! State shared by the learner's gRPC service and its training thread: members, published weights, reports, settings.
 //!
-//! Publications are watch channels behind methods: a reader sees the newest value and misses what lay between, and a slow
-//! reader holds nobody up. Weights are serialised once, and all streams share the bytes.
+//! Published values are watch channels behind methods: a reader sees the newest value, may miss those before it, and
+//! never blocks the publisher. Weights are serialised once, and all streams share the bytes.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use proto::{Report, Weights};
 use replay::ReplayStatus;
-use rpc::place::Place;
+use rpc::shard_entry::ShardEntry;
 use run::adjusted::{self, Changes};
 use settings::Resolved;
 use tokio::sync::{mpsc, watch};
 
 use crate::adjust;
 use crate::clock::Clock;
-use crate::members::{Denied, Members, Role};
+use crate::members::{Denied, MemberRole, Members};
 
-/// Reports that may wait for the training thread, which reads them several times a second.
+/// Reports that may be queued for the training thread, which reads them several times a second.
 pub const REPORTS_MAX: usize = 1024;
 
-/// What never changes while this learner lives.
+/// What never changes during one start of the learner.
 #[derive(Clone, Debug)]
-pub struct Charter {
+pub struct RunInfo {
     /// The run's name, unique over all runs.
     pub run: String,
-    /// Which start of the learner.
+    /// The learner's incarnation.
     pub incarnation: u32,
     /// The run's configuration as JSON.
     pub config: String,
-    /// The network's shape as JSON.
+    /// The network's architecture as JSON.
     pub architecture: String,
 }
 
-/// What others of the learner publish and the service reads.
+/// Published by the prefetcher, read by the service.
 #[derive(Debug)]
-pub struct Sources {
-    /// Where the shards are, by number.
-    pub places: watch::Receiver<Vec<Place>>,
+pub struct HubInputs {
+    /// The shard directory, by number.
+    pub shards: watch::Receiver<Vec<ShardEntry>>,
     /// What the replay holds.
     pub replay: watch::Receiver<ReplayStatus>,
 }
 
-/// Newest weights, shared by all streams that send them.
+/// The newest weights, shared by all streams that send them.
 type Published = watch::Sender<Option<Arc<Weights>>>;
 
-/// Shared by the service and the training thread.
+/// State shared by the service and the training thread.
 #[derive(Debug)]
 pub struct Hub {
-    charter: Charter,
+    run_info: RunInfo,
     clock: Clock,
-    /// Where the run is kept.
+    /// The run directory.
     directory: PathBuf,
     members: Mutex<Members>,
-    sources: Sources,
+    inputs: HubInputs,
     /// For actors.
     weights: Published,
-    /// For evaluators: the newest weights that wait for an evaluation.
+    /// For evaluators: the newest weights whose evaluation was requested.
     evaluation: Published,
     finished: watch::Sender<bool>,
-    /// The run's settings, with what an operator has changed since the start.
+    /// The run's settings, including an operator's changes.
     resolved: watch::Sender<Resolved>,
     reports: mpsc::Sender<Report>,
 }
 
 impl Hub {
-    /// A run without members, and the reports that members will send.
+    /// A hub without members, and the queue of reports.
     pub fn new(
-        charter: Charter,
+        run_info: RunInfo,
         resolved: Resolved,
         directory: PathBuf,
-        sources: Sources,
+        inputs: HubInputs,
         clock: Clock,
     ) -> (Arc<Self>, mpsc::Receiver<Report>) {
         let (reports, receiver) = mpsc::channel(REPORTS_MAX);
         let hub = Self {
-            members: Mutex::new(Members::new(charter.incarnation)),
-            charter,
+            members: Mutex::new(Members::new(run_info.incarnation)),
+            run_info,
             clock,
             directory,
-            sources,
+            inputs,
             weights: watch::Sender::new(None),
             evaluation: watch::Sender::new(None),
             finished: watch::Sender::new(false),
@@ -89,34 +89,33 @@ impl Hub {
         (Arc::new(hub), receiver)
     }
 
-    /// What never changes.
-    pub fn charter(&self) -> &Charter {
-        &self.charter
+    pub fn run_info(&self) -> &RunInfo {
+        &self.run_info
     }
 
-    /// Where the run is kept.
+    /// The run directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The run's settings as they are now.
+    /// The current settings of the run.
     pub fn settings(&self) -> Resolved {
         self.resolved.borrow().clone()
     }
 
-    /// The run's settings, whenever an operator changes them.
+    /// The current settings, updated whenever an operator changes them.
     pub fn watch_settings(&self) -> watch::Receiver<Resolved> {
         self.resolved.subscribe()
     }
 
-    /// Changes settings of the run: all of the change or none of it.
+    /// Changes settings of the run: all of the changes are applied and saved, or none.
     pub fn adjust(&self, changes: &Changes) -> Result<Resolved, String> {
-        let mut outcome = Err("nothing was asked for".to_owned());
-        let (held, shards) = (self.replay_status(), self.sources.places.borrow().len());
+        let mut outcome = Err("no settings to change: name at least one".to_owned());
+        let (held, shards) = (self.replay_status(), self.inputs.shards.borrow().len());
         self.resolved.send_if_modified(|resolved| {
-            // Written first: a learner that dies now restarts with the change.
+            // Saved before it takes effect: a learner that dies now restarts with the change.
             outcome = adjust::changed(resolved, changes, shards, &held).and_then(|changed| {
-                adjusted::keep(&self.directory, changes).map_err(|error| error.to_string())?;
+                adjusted::save(&self.directory, changes).map_err(|error| error.to_string())?;
                 Ok(changed)
             });
             let Ok(changed) = &outcome else { return false };
@@ -128,17 +127,17 @@ impl Hub {
 
     /// What the replay holds.
     pub fn replay_status(&self) -> ReplayStatus {
-        self.sources.replay.borrow().clone()
+        self.inputs.replay.borrow().clone()
     }
 
-    /// Where the shards are now.
-    pub fn places(&self) -> Vec<Place> {
-        self.sources.places.borrow().clone()
+    /// The current shard directory, by number.
+    pub fn shards(&self) -> Vec<ShardEntry> {
+        self.inputs.shards.borrow().clone()
     }
 
-    /// Where the shards are, whenever that changes.
-    pub fn watch_places(&self) -> watch::Receiver<Vec<Place>> {
-        self.sources.places.clone()
+    /// The shard directory, updated whenever it changes.
+    pub fn watch_shards(&self) -> watch::Receiver<Vec<ShardEntry>> {
+        self.inputs.shards.clone()
     }
 
     /// Publishes weights to all actors.
@@ -146,77 +145,78 @@ impl Hub {
         self.weights.send_replace(Some(weights));
     }
 
-    /// Asks an evaluator to play weights; they carry the order. Replaces an order that no evaluator has taken.
-    pub fn order_evaluation(&self, weights: Arc<Weights>) {
+    /// Requests an evaluation of weights, which carry the request. Replaces a request that no evaluator has started.
+    pub fn request_evaluation(&self, weights: Arc<Weights>) {
         self.evaluation.send_replace(Some(weights));
     }
 
-    /// Withdraws an order that was reported, so that an evaluator that joins now does not play it again.
+    /// Withdraws a request that was reported, so that an evaluator that joins later does not play it again.
     pub fn withdraw_evaluation(&self, number: u64) {
         self.evaluation.send_if_modified(|waiting| {
-            let order = waiting.as_ref().and_then(|weights| weights.order);
-            if order.is_some_and(|order| order.number == number) {
+            let request = waiting.as_ref().and_then(|weights| weights.evaluation);
+            if request.is_some_and(|request| request.number == number) {
                 *waiting = None;
             }
+            // Evaluators have no reason to wake up.
             false
         });
     }
 
-    /// The weights that a member of this role follows.
-    pub fn watch_weights(&self, role: Role) -> watch::Receiver<Option<Arc<Weights>>> {
+    /// The weights that members of this role receive.
+    pub fn watch_weights(&self, role: MemberRole) -> watch::Receiver<Option<Arc<Weights>>> {
         match role {
-            Role::Actor => self.weights.subscribe(),
-            Role::Evaluator => self.evaluation.subscribe(),
+            MemberRole::Actor => self.weights.subscribe(),
+            MemberRole::Evaluator => self.evaluation.subscribe(),
         }
     }
 
-    /// Announces that the run has ended.
+    /// Publishes that the run has finished.
     pub fn finish(&self) {
         self.finished.send_replace(true);
     }
 
-    /// Whether the run has ended.
+    /// Whether the run has finished.
     pub fn is_finished(&self) -> bool {
         *self.finished.borrow()
     }
 
-    /// Whether the run has ended, whenever that changes.
+    /// Whether the run has finished, updated when it does.
     pub fn watch_finished(&self) -> watch::Receiver<bool> {
         self.finished.subscribe()
     }
 
-    /// [`Members::join`] now.
-    pub fn join(&self, role: Role, wish: Option<u32>) -> Result<(u32, u64), Denied> {
-        self.members().join(role, wish, self.clock.now())
+    /// [`Members::join`] at the current time.
+    pub fn join(&self, role: MemberRole, requested: Option<u32>) -> Result<(u32, u64), Denied> {
+        self.members().join(role, requested, self.clock.now())
     }
 
-    /// [`Members::rejoin`] now.
-    pub fn rejoin(&self, role: Role, index: u32, incarnation: u64) -> Result<(), Denied> {
+    /// [`Members::rejoin`] at the current time.
+    pub fn rejoin(&self, role: MemberRole, index: u32, incarnation: u64) -> Result<(), Denied> {
         self.members().rejoin(role, index, incarnation, self.clock.now())
     }
 
     /// [`Members::check`].
-    pub fn check(&self, role: Role, index: u32, incarnation: u64) -> Result<(), Denied> {
+    pub fn check(&self, role: MemberRole, index: u32, incarnation: u64) -> Result<(), Denied> {
         self.members().check(role, index, incarnation)
     }
 
-    /// Counts a stream of a member for as long as the guard lives.
-    pub fn connected(self: &Arc<Self>, role: Role, index: u32, incarnation: u64) -> Connected {
+    /// Counts a member's stream until the guard is dropped.
+    pub fn connected(self: &Arc<Self>, role: MemberRole, index: u32, incarnation: u64) -> Connected {
         self.members().count_stream(role, index, incarnation, 1);
         Connected { hub: self.clone(), role, index, incarnation }
     }
 
     /// [`Members::joins`].
-    pub fn joins(&self, role: Role) -> u64 {
+    pub fn joins(&self, role: MemberRole) -> u64 {
         self.members().joins(role)
     }
 
     /// [`Members::present`].
-    pub fn present(&self, role: Role) -> u32 {
+    pub fn present(&self, role: MemberRole) -> u32 {
         self.members().present(role)
     }
 
-    /// Hands a report to the training thread; waits while its queue is full.
+    /// Queues a report for the training thread; waits while the queue is full.
     pub async fn report(&self, report: Report) {
         let _ = self.reports.send(report).await;
     }
@@ -226,11 +226,11 @@ impl Hub {
     }
 }
 
-/// A member's open stream.
+/// Guard of a member's open stream.
 #[derive(Debug)]
 pub struct Connected {
     hub: Arc<Hub>,
-    role: Role,
+    role: MemberRole,
     index: u32,
     incarnation: u64,
 }
@@ -246,39 +246,39 @@ mod tests {
     use super::*;
 
     fn hub(directory: PathBuf) -> Arc<Hub> {
-        let charter =
-            Charter { run: "run".into(), incarnation: 1, config: String::new(), architecture: String::new() };
+        let run_info =
+            RunInfo { run: "run".into(), incarnation: 1, config: String::new(), architecture: String::new() };
         let resolved = settings::Layers::default().resolve(Some("cartpole")).unwrap();
-        let shard = Place::unheard("shard:1".parse().unwrap());
-        let sources = Sources {
-            places: watch::channel(vec![shard]).1,
+        let shard = ShardEntry::unnamed("shard:1".parse().unwrap());
+        let inputs = HubInputs {
+            shards: watch::channel(vec![shard]).1,
             replay: watch::channel(ReplayStatus::default()).1,
         };
-        Hub::new(charter, resolved, directory, sources, Clock::system()).0
+        Hub::new(run_info, resolved, directory, inputs, Clock::system()).0
     }
 
     #[test]
-    fn a_change_is_done_and_kept_or_neither() {
+    fn a_change_is_applied_and_saved_or_neither() {
         let folder = tempfile::tempdir().unwrap();
         let hub = hub(folder.path().to_owned());
-        let heard = hub.watch_settings();
+        let settings = hub.watch_settings();
         let one = |key: &str, text: &str| Changes::from([(key.to_owned(), text.to_owned())]);
         assert!(hub.adjust(&one("capacity", "1")).is_err());
-        assert!(!heard.has_changed().unwrap());
-        assert_eq!(adjusted::kept(folder.path()).unwrap(), Changes::new());
+        assert!(!settings.has_changed().unwrap());
+        assert_eq!(adjusted::load(folder.path()).unwrap(), Changes::new());
         hub.adjust(&one("samples_per_insert", "4")).unwrap();
-        assert_eq!(heard.borrow().settings.samples_per_insert.0, Some(4.0));
-        assert_eq!(adjusted::kept(folder.path()).unwrap(), one("samples_per_insert", "4"));
+        assert_eq!(settings.borrow().settings.samples_per_insert.0, Some(4.0));
+        assert_eq!(adjusted::load(folder.path()).unwrap(), one("samples_per_insert", "4"));
     }
 
     #[test]
     fn a_member_is_present_while_its_stream_is_open() {
         let hub = hub(PathBuf::new());
-        let (index, incarnation) = hub.join(Role::Actor, None).unwrap();
-        assert_eq!((hub.present(Role::Actor), hub.joins(Role::Actor)), (0, 1));
-        let stream = hub.connected(Role::Actor, index, incarnation);
-        assert_eq!(hub.present(Role::Actor), 1);
+        let (index, incarnation) = hub.join(MemberRole::Actor, None).unwrap();
+        assert_eq!((hub.present(MemberRole::Actor), hub.joins(MemberRole::Actor)), (0, 1));
+        let stream = hub.connected(MemberRole::Actor, index, incarnation);
+        assert_eq!(hub.present(MemberRole::Actor), 1);
         drop(stream);
-        assert_eq!(hub.present(Role::Actor), 0);
+        assert_eq!(hub.present(MemberRole::Actor), 0);
     }
 }

@@ -1,12 +1,13 @@
-//! The learner's part in a cluster, without libtorch: who is in the run, where its shards are, and how many samples
-//! each insert allows.
+//! The learner's part in a cluster, without libtorch: the run's members, the addresses of its shards, and samples per
+//! insert.
 //!
-//! [`control`] decides the ratio of samples to inserts: arithmetic over the shards' counters ([`rate`]), and
-//! [`spread`] draws a batch over all shards. [`pool`] holds the connections to the shards; [`places`] and
-//! [`discovery`] know which shard is where. [`hub`] is what the gRPC [`service`] shares with the trainer: members,
-//! published weights, reports, settings that an operator changes ([`adjust`]).
+//! [`control`] enforces samples per insert by arithmetic over the shards' counters ([`rate`]); [`spread`] distributes a
+//! batch over all shards. [`pool`] holds the connections to the shards; [`shard_directory`] and [`discovery`] map shard
+//! ids to addresses. [`hub`] is what the gRPC [`service`] shares with the trainer: members, published weights, reports,
+//! and settings that an operator changes ([`adjust`]).
 //!
-//! Nothing here trains or plays. Clock and random generator are arguments, so that tests can simulate a cluster.
+//! Nothing here trains or plays. [`Hub`] and [`ShardPool`] take their clock, [`spread`] its random generator as an
+//! argument; what waits for the network uses tokio's clock, which tests can pause.
 #![forbid(unsafe_code)]
 
 pub mod adjust;
@@ -16,15 +17,15 @@ pub mod discovery;
 mod hosts;
 pub mod hub;
 pub mod members;
-pub mod places;
 pub mod pool;
 pub mod rate;
 pub mod service;
+pub mod shard_directory;
 pub mod spread;
 
 pub use adjust::store_options;
 pub use clock::Clock;
 pub use control::Control;
-pub use hub::{Charter, Hub};
-pub use members::{Denied, Members, Role};
+pub use hub::{Hub, RunInfo};
+pub use members::{Denied, MemberRole, Members};
 pub use pool::ShardPool;

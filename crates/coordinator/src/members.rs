@@ -1,62 +1,54 @@
-//! Who is in a run: which actor or evaluator holds which index, and since when.
+//! The members of a run: which actor or evaluator holds which index, and since when.
 //!
-//! State only, no channels and no clock of its own: [`crate::Hub`] locks it and passes the time.
+//! State only, without channels or a clock of its own: [`crate::Hub`] locks it and passes the time.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Why someone can't be part of the run.
+/// Why a caller can't be a member of the run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
-    /// Someone newer has its place.
-    #[error("{role} {index} incarnation {incarnation} was replaced by {newest}: join again as a new one")]
+    /// A newer incarnation holds its index.
+    #[error("{role} {index} incarnation {incarnation} was replaced by {newest}: join again as a new member")]
     Replaced {
-        /// What it is.
         role: &'static str,
-        /// Its place.
         index: u32,
-        /// Its incarnation.
         incarnation: u64,
-        /// Who has the place now.
+        /// The incarnation that holds the index now.
         newest: u64,
     },
-    /// It never joined this learner.
+    /// It has not joined this start of the learner.
     #[error("{role} {index} has not joined: call Join first")]
-    Unknown {
-        /// What it is.
-        role: &'static str,
-        /// Its place.
-        index: u32,
-    },
-    /// There are too many.
+    Unknown { role: &'static str, index: u32 },
+    /// All indices are taken.
     #[error("the run has {most} members already: start fewer actors")]
     Full {
-        /// As many as there can be.
+        /// The largest possible number of members.
         most: u32,
     },
 }
 
-/// Members that a run can have: as many as the settings allow actors, and evaluators beside them.
+/// The largest number of members of each role: as many as the settings allow actors.
 pub const MEMBERS_MAX: u32 = 8192;
 
-/// How long an index is reserved for a member that has not opened its stream yet: it does so at once.
-const STREAM_PATIENCE: Duration = Duration::from_secs(10);
+/// How long an index is reserved for a member that has not opened its stream yet. Members open it at once.
+const STREAM_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// What a member does.
+/// The role of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
-    /// Plays to learn.
+pub enum MemberRole {
+    /// Plays and writes experience to the shards.
     Actor,
-    /// Plays for scores.
+    /// Plays for scores only.
     Evaluator,
 }
 
-impl Role {
-    /// Its name for people.
+impl MemberRole {
+    /// The role's name, for people and metrics.
     pub fn name(self) -> &'static str {
         match self {
-            Role::Actor => "actor",
-            Role::Evaluator => "evaluator",
+            MemberRole::Actor => "actor",
+            MemberRole::Evaluator => "evaluator",
         }
     }
 }
@@ -64,11 +56,11 @@ impl Role {
 /// The members of a run.
 #[derive(Debug)]
 pub struct Members {
-    /// Which start of the learner: the upper half of every incarnation that is given out.
+    /// The learner's incarnation: the upper half of every member incarnation assigned.
     learner_incarnation: u32,
-    by_index: BTreeMap<(Role, u32), Member>,
+    by_index: BTreeMap<(MemberRole, u32), Member>,
     joined: u32,
-    joins: BTreeMap<Role, u64>,
+    joins: BTreeMap<MemberRole, u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -79,22 +71,27 @@ struct Member {
 }
 
 impl Members {
-    /// No members yet, at this start of the learner.
+    /// No members, at the start of the learner with this incarnation.
     pub fn new(learner_incarnation: u32) -> Self {
         Self { learner_incarnation, by_index: BTreeMap::new(), joined: 0, joins: BTreeMap::new() }
     }
 
-    /// Adds a member at the index it asks for, whose former holder is fenced, or at the lowest free index. Returns index
-    /// and incarnation.
-    pub fn join(&mut self, role: Role, wish: Option<u32>, now: Instant) -> Result<(u32, u64), Denied> {
+    /// Adds a member at the index it requests, whose current holder is fenced, or at the lowest free index. Returns the
+    /// index and the incarnation.
+    pub fn join(
+        &mut self,
+        role: MemberRole,
+        requested: Option<u32>,
+        now: Instant,
+    ) -> Result<(u32, u64), Denied> {
         let taken = |index: &u32| {
-            let reserved = |member: &Member| now.saturating_duration_since(member.joined) < STREAM_PATIENCE;
+            let reserved = |member: &Member| now.saturating_duration_since(member.joined) < STREAM_WAIT_MAX;
             let holds = |member: &Member| member.streams > 0 || reserved(member);
             self.by_index.get(&(role, *index)).is_some_and(holds)
         };
-        let index = wish.or_else(|| (0..MEMBERS_MAX).find(|index| !taken(index)));
+        let index = requested.or_else(|| (0..MEMBERS_MAX).find(|index| !taken(index)));
         let index = index.filter(|&index| index < MEMBERS_MAX).ok_or(Denied::Full { most: MEMBERS_MAX })?;
-        // Unique and growing over all starts of the learner, which are counted in the run's directory.
+        // Unique and increasing over all starts of the learner, which the run directory counts.
         self.joined += 1;
         *self.joins.entry(role).or_default() += 1;
         let incarnation = u64::from(self.learner_incarnation) << 32 | u64::from(self.joined);
@@ -102,8 +99,14 @@ impl Members {
         Ok((index, incarnation))
     }
 
-    /// Takes back a member that joined an earlier start of the learner.
-    pub fn rejoin(&mut self, role: Role, index: u32, incarnation: u64, now: Instant) -> Result<(), Denied> {
+    /// Readmits a member that joined an earlier start of the learner.
+    pub fn rejoin(
+        &mut self,
+        role: MemberRole,
+        index: u32,
+        incarnation: u64,
+        now: Instant,
+    ) -> Result<(), Denied> {
         let newest = self.by_index.get(&(role, index)).map(|member| member.incarnation);
         match newest {
             Some(newest) if newest > incarnation => {
@@ -118,8 +121,8 @@ impl Members {
         }
     }
 
-    /// Checks that a caller still holds its index.
-    pub fn check(&self, role: Role, index: u32, incarnation: u64) -> Result<(), Denied> {
+    /// Checks that the caller still holds its index.
+    pub fn check(&self, role: MemberRole, index: u32, incarnation: u64) -> Result<(), Denied> {
         let name = role.name();
         let holder = self.by_index.get(&(role, index)).ok_or(Denied::Unknown { role: name, index })?;
         match holder.incarnation {
@@ -129,7 +132,7 @@ impl Members {
     }
 
     /// Counts a stream that a member opened (1) or closed (-1).
-    pub fn count_stream(&mut self, role: Role, index: u32, incarnation: u64, change: i32) {
+    pub fn count_stream(&mut self, role: MemberRole, index: u32, incarnation: u64, change: i32) {
         if let Some(member) = self.by_index.get_mut(&(role, index))
             && member.incarnation == incarnation
         {
@@ -137,14 +140,14 @@ impl Members {
         }
     }
 
-    /// Members that joined as new ones since this start of the learner.
-    pub fn joins(&self, role: Role) -> u64 {
+    /// Number of new members since this start of the learner.
+    pub fn joins(&self, role: MemberRole) -> u64 {
         self.joins.get(&role).copied().unwrap_or_default()
     }
 
-    /// Members that are connected now.
-    pub fn present(&self, role: Role) -> u32 {
-        let present = |(index, member): &(&(Role, u32), &Member)| index.0 == role && member.streams > 0;
+    /// Number of connected members.
+    pub fn present(&self, role: MemberRole) -> u32 {
+        let present = |(index, member): &(&(MemberRole, u32), &Member)| index.0 == role && member.streams > 0;
         self.by_index.iter().filter(present).count() as u32
     }
 }
@@ -154,52 +157,56 @@ mod tests {
     use super::*;
 
     #[test]
-    fn newcomers_get_the_lowest_free_index() {
+    fn new_members_get_the_lowest_free_index() {
         let (mut members, now) = (Members::new(1), Instant::now());
-        let (first, incarnation) = members.join(Role::Actor, None, now).unwrap();
-        members.count_stream(Role::Actor, first, incarnation, 1);
-        assert_eq!(members.join(Role::Actor, None, now).unwrap().0, 1);
+        let (first, incarnation) = members.join(MemberRole::Actor, None, now).unwrap();
+        members.count_stream(MemberRole::Actor, first, incarnation, 1);
+        assert_eq!(members.join(MemberRole::Actor, None, now).unwrap().0, 1);
         assert_eq!(
-            members.join(Role::Evaluator, None, now).unwrap().0,
+            members.join(MemberRole::Evaluator, None, now).unwrap().0,
             0,
-            "evaluators have indices of their own"
+            "evaluators have their own indices"
         );
-        assert_eq!((members.present(Role::Actor), members.present(Role::Evaluator)), (1, 0));
-        members.count_stream(Role::Actor, first, incarnation, -1);
-        assert_eq!(members.join(Role::Actor, None, now).unwrap().0, 2, "an index is reserved for a moment");
-        assert_eq!(members.join(Role::Actor, None, now + STREAM_PATIENCE).unwrap().0, 0);
-        assert_eq!((members.joins(Role::Actor), members.joins(Role::Evaluator)), (4, 1));
+        assert_eq!((members.present(MemberRole::Actor), members.present(MemberRole::Evaluator)), (1, 0));
+        members.count_stream(MemberRole::Actor, first, incarnation, -1);
+        assert_eq!(
+            members.join(MemberRole::Actor, None, now).unwrap().0,
+            2,
+            "an index is reserved for a moment"
+        );
+        assert_eq!(members.join(MemberRole::Actor, None, now + STREAM_WAIT_MAX).unwrap().0, 0);
+        assert_eq!((members.joins(MemberRole::Actor), members.joins(MemberRole::Evaluator)), (4, 1));
     }
 
     #[test]
-    fn whoever_takes_an_index_fences_its_former_holder() {
+    fn a_member_that_takes_an_index_fences_its_former_holder() {
         let (mut members, now) = (Members::new(1), Instant::now());
-        let (_, old) = members.join(Role::Actor, Some(3), now).unwrap();
-        let (_, new) = members.join(Role::Actor, Some(3), now).unwrap();
+        let (_, old) = members.join(MemberRole::Actor, Some(3), now).unwrap();
+        let (_, new) = members.join(MemberRole::Actor, Some(3), now).unwrap();
         assert!(new > old);
-        assert!(members.check(Role::Actor, 3, new).is_ok());
-        assert!(matches!(members.check(Role::Actor, 3, old), Err(Denied::Replaced { .. })));
-        assert!(matches!(members.rejoin(Role::Actor, 3, old, now), Err(Denied::Replaced { .. })));
+        assert!(members.check(MemberRole::Actor, 3, new).is_ok());
+        assert!(matches!(members.check(MemberRole::Actor, 3, old), Err(Denied::Replaced { .. })));
+        assert!(matches!(members.rejoin(MemberRole::Actor, 3, old, now), Err(Denied::Replaced { .. })));
     }
 
     #[test]
-    fn a_member_of_a_former_learner_resumes_and_newcomers_are_newer() {
+    fn a_member_of_an_earlier_learner_rejoins_and_new_members_have_larger_incarnations() {
         let now = Instant::now();
-        let (_, old) = Members::new(1).join(Role::Actor, Some(0), now).unwrap();
+        let (_, old) = Members::new(1).join(MemberRole::Actor, Some(0), now).unwrap();
         let mut later = Members::new(2);
-        assert!(matches!(later.check(Role::Actor, 0, old), Err(Denied::Unknown { .. })));
-        later.rejoin(Role::Actor, 0, old, now).unwrap();
-        assert!(later.check(Role::Actor, 0, old).is_ok());
-        assert!(later.join(Role::Actor, Some(0), now).unwrap().1 > old);
+        assert!(matches!(later.check(MemberRole::Actor, 0, old), Err(Denied::Unknown { .. })));
+        later.rejoin(MemberRole::Actor, 0, old, now).unwrap();
+        assert!(later.check(MemberRole::Actor, 0, old).is_ok());
+        assert!(later.join(MemberRole::Actor, Some(0), now).unwrap().1 > old);
     }
 
     #[test]
     fn the_number_of_members_is_bounded() {
         let (mut members, now) = (Members::new(1), Instant::now());
         assert_eq!(
-            members.join(Role::Actor, Some(MEMBERS_MAX), now),
+            members.join(MemberRole::Actor, Some(MEMBERS_MAX), now),
             Err(Denied::Full { most: MEMBERS_MAX })
         );
-        assert!(members.rejoin(Role::Actor, u32::MAX, 5, now).is_err());
+        assert!(members.rejoin(MemberRole::Actor, u32::MAX, 5, now).is_err());
     }
 }

@@ -1,194 +1,202 @@
-//! The pool of a run's remote shards: asks all of them for their status, samples over all of them.
+//! The pool of a run's remote shards: polls all of them for their status, and samples over all of them.
 //!
-//! The pool owns the connections, the state of the ratio ([`Control`]), and which shard is where ([`Places`]): a shard that
-//! has moved is called at its new address from then on. The pool never decides to wait; its caller does.
+//! The pool owns the connections, the state of samples per insert ([`Control`]), and the [`ShardDirectory`]: once a
+//! shard has moved, it is called at its new address. The pool never decides to wait; its caller does.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use proto::{Batch, StoreSpec};
+use proto::{PackedBatch, StoreSpec};
 use replay::ShardStatus;
-use rpc::place::Place;
 use rpc::shard::{Shard, ShardError};
+use rpc::shard_entry::ShardEntry;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::clock::Clock;
 use crate::control::Control;
-use crate::discovery::Seeker;
-use crate::places::{Found, Places};
-use crate::spread::{Masses, Point};
+use crate::discovery::AddressWatcher;
+use crate::shard_directory::{Identity, ShardDirectory};
+use crate::spread::{Masses, SamplePoint};
 
-/// The shards.
+/// The shards of a run.
 pub struct ShardPool {
-    /// The ratio, by what they count.
+    /// Rate control over the shards' counters.
     pub control: Control,
     shards: Vec<Shard>,
-    places: Places,
-    /// The same, for actors.
-    published: watch::Sender<Vec<Place>>,
-    /// Whether a shard was sent elsewhere after the questions whose answers are being taken: its answer is another's.
-    moved: Vec<bool>,
-    /// The run does without these: they are not asked.
+    directory: ShardDirectory,
+    /// Publishes the directory to the members.
+    published: watch::Sender<Vec<ShardEntry>>,
+    /// Whether a shard's address changed after the calls whose answers are being handled: its answer is another
+    /// shard's.
+    address_changed: Vec<bool>,
+    /// Shards that the run does without: they are not called.
     without: BTreeSet<usize>,
-    /// Looks for those that are missing, if their addresses may change.
-    seeker: Option<Seeker>,
+    /// Looks up the addresses of missing shards, if they are discovered by id.
+    watcher: Option<AddressWatcher>,
     clock: Clock,
 }
 
-/// What one shard has drawn.
-pub struct Drawn {
-    /// Its number.
+/// The items that one shard has drawn.
+pub struct ShardBatch {
+    /// The shard's number.
     pub shard: usize,
-    /// The items.
-    pub batch: Batch,
+    pub batch: PackedBatch,
 }
 
 impl ShardPool {
-    /// Shards that are where `places` says, as far as is known, and those of them that the run does without. Actors hear
-    /// of it by `published`.
+    /// A pool of the shards in `directory`, of which the run does without `without`. Members receive the directory
+    /// through `published`.
     pub fn new(
         shards: Vec<Shard>,
-        places: Places,
-        published: watch::Sender<Vec<Place>>,
+        directory: ShardDirectory,
+        published: watch::Sender<Vec<ShardEntry>>,
         control: Control,
         without: BTreeSet<usize>,
-        seeker: Option<Seeker>,
+        watcher: Option<AddressWatcher>,
         clock: Clock,
     ) -> Self {
-        let moved = vec![false; shards.len()];
-        let mut pool = Self { control, shards, places, published, moved, without, seeker, clock };
-        pool.spread();
+        let address_changed = vec![false; shards.len()];
+        let mut pool =
+            Self { control, shards, directory, published, address_changed, without, watcher, clock };
+        pool.apply_absent();
         pool
     }
 
-    /// How many there are, those included that the run goes on without.
+    /// Number of shards, including those that the run does without.
     pub fn len(&self) -> usize {
         self.shards.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no shards.
     pub fn is_empty(&self) -> bool {
         self.shards.is_empty()
     }
 
-    /// Changes what each shall hold, with its next grant, and which ones the run goes on without. One that it shall go on
-    /// with again is asked from now on, and part of the run when it answers.
-    pub fn tell(&mut self, spec: &StoreSpec, without: &BTreeSet<usize>) -> Result<(), String> {
-        self.shards.iter_mut().for_each(|shard| shard.tell(spec.clone()));
-        let absent = self.without.union(self.places.returning());
+    /// Sets what each shard holds, sent with its next grant, and which shards the run does without. A shard that is no
+    /// longer among those is called from now on, and rejoins the run when it answers.
+    pub fn configure(&mut self, spec: &StoreSpec, without: &BTreeSet<usize>) -> Result<(), String> {
+        self.shards.iter_mut().for_each(|shard| shard.set_spec(spec.clone()));
+        let absent = self.without.union(self.directory.returning());
         let returning: BTreeSet<usize> = absent.copied().filter(|shard| !without.contains(shard)).collect();
         for &shard in &returning {
-            let Place { address, id, .. } = &self.places.all()[shard];
-            info!(shard, id, %address, "the run goes on with this shard as soon as it answers");
+            let ShardEntry { address, id, .. } = &self.directory.all()[shard];
+            info!(shard, id, %address, "shard rejoins the run as soon as it answers");
         }
         self.without.clone_from(without);
-        self.expect_back(returning)
+        self.set_returning(returning)
     }
 
-    fn expect_back(&mut self, returning: BTreeSet<usize>) -> Result<(), String> {
-        let kept = self.places.expect_back(returning);
-        kept.map_err(|error| format!("can't remember which shards are expected back: {error:#}"))?;
-        self.spread();
+    fn set_returning(&mut self, returning: BTreeSet<usize>) -> Result<(), String> {
+        let saved = self.directory.set_returning(returning);
+        saved.map_err(|error| format!("can't store which shards rejoin the run: {error:#}"))?;
+        self.apply_absent();
         Ok(())
     }
 
-    /// Says who is part of the run, to those that reckon with it.
-    fn spread(&mut self) {
-        let absent = self.without.union(self.places.returning()).copied().collect();
+    /// Passes on which shards are part of the run: to rate control, the directory and the members.
+    fn apply_absent(&mut self) {
+        let absent = self.without.union(self.directory.returning()).copied().collect();
         for (number, shard) in self.shards.iter_mut().enumerate() {
-            shard.hurry(self.places.returning().contains(&number));
+            shard.hurry(self.directory.returning().contains(&number));
         }
         self.control.set_absent(&absent);
-        self.places.set_absent(&absent);
-        self.publish_places();
+        self.directory.set_absent(&absent);
+        self.publish_directory();
     }
 
-    /// Those that do not answer and are waited for, in words.
-    pub fn silent(&self) -> Vec<String> {
-        let silent = |shard: &usize| !self.control.is_present(*shard) && !self.control.is_absent(*shard);
-        let words = |shard: usize| {
-            let Place { address, id, .. } = &self.places.all()[shard];
+    /// Descriptions of the shards that are waited for and do not answer.
+    pub fn unreachable(&self) -> Vec<String> {
+        let is_unreachable =
+            |shard: &usize| !self.control.is_present(*shard) && !self.control.is_absent(*shard);
+        let describe = |shard: usize| {
+            let ShardEntry { address, id, .. } = &self.directory.all()[shard];
             format!("shard {shard} ({id}), last at {address}: {}", self.shards[shard].last_error())
         };
-        (0..self.len()).filter(silent).map(words).collect()
+        (0..self.len()).filter(is_unreachable).map(describe).collect()
     }
 
-    /// Whether all that are waited for answer, and each that has items has begun to forget some.
+    /// Whether all shards that are waited for answer, and every one that has items has evicted some.
     pub fn is_full(&self) -> bool {
         let tables = self.control.present().map(ShardStatus::first_table);
         let mut holding = tables.filter(|table| table.items > 0).peekable();
-        self.silent().is_empty() && holding.peek().is_some() && holding.all(|table| table.forgotten() > 0)
+        self.unreachable().is_empty()
+            && holding.peek().is_some()
+            && holding.all(|table| table.displaced() > 0)
     }
 
-    /// The largest priority that a shard which answers has seen.
+    /// The largest priority that any answering shard has seen.
     pub fn largest_priority(&self) -> f64 {
         let seen = self.control.present().map(|status| status.first_table().largest_priority);
         seen.filter(|priority| priority.is_finite()).fold(0.0, f64::max)
     }
 
-    /// Asks all for news, which they give when they have more items, or after `wait`. Says whether any was heard.
-    pub async fn ask_for_news(&mut self, wait: Duration) -> Result<bool, String> {
-        self.follow_sightings();
+    /// Polls all shards. Each answers when it has more items, or after `wait`. Returns whether any answered.
+    pub async fn poll_shards(&mut self, wait: Duration) -> Result<bool, String> {
+        self.follow_moved_shards();
         let control = &self.control;
-        let asked = others(&mut self.shards, &self.without).map(|(index, shard)| async move {
+        let asked = active(&mut self.shards, &self.without).map(|(index, shard)| async move {
             let until = if wait.is_zero() { 0 } else { control.until_inserts(index) };
             (index, shard.grant(control.allowance(index), until, wait, false).await)
         });
         let mut answers = join_all(asked).await;
-        answers.sort_by_key(|(_, answer)| self.is_stranger(answer.as_ref().ok()));
-        self.moved.fill(false);
-        let mut heard_any = false;
+        answers.sort_by_key(|(_, answer)| self.is_unknown(answer.as_ref().ok()));
+        self.address_changed.fill(false);
+        let mut any_answered = false;
         for (shard, answer) in answers {
-            heard_any |= self.take(shard, answer)?;
+            any_answered |= self.handle_answer(shard, answer)?;
         }
-        Ok(heard_any)
+        Ok(any_answered)
     }
 
-    /// Asks every shard for its part of the points; what a shard does not give weighs nothing from then on.
-    pub async fn draw(&mut self, points: &[Point], masses: &mut Masses) -> Result<Vec<Drawn>, String> {
-        self.follow_sightings();
+    /// Draws from each shard the items at its part of the points. A shard that returns fewer is excluded from `masses`.
+    pub async fn draw(
+        &mut self,
+        points: &[SamplePoint],
+        masses: &mut Masses,
+    ) -> Result<Vec<ShardBatch>, String> {
+        self.follow_moved_shards();
         let control = &self.control;
-        let asked = others(&mut self.shards, &self.without).map(|(index, shard)| async move {
+        let asked = active(&mut self.shards, &self.without).map(|(index, shard)| async move {
             let own = points.iter().filter(|point| point.shard == index);
             let own = own.map(|point| point.within).collect();
             (index, shard.sample(own, control.allowance(index)).await)
         });
         let mut answers = join_all(asked).await;
-        answers.sort_by_key(|(_, answer)| self.is_stranger(answer.as_ref().ok().map(|(_, news)| news)));
-        self.moved.fill(false);
+        answers.sort_by_key(|(_, answer)| self.is_unknown(answer.as_ref().ok().map(|(_, status)| status)));
+        self.address_changed.fill(false);
         let mut drawn = Vec::with_capacity(self.len());
         for (shard, answer) in answers {
             let (batch, answer) = match answer {
-                Ok((batch, news)) => (batch, Ok(news)),
-                Err(error) => (Batch::default(), Err(error)),
+                Ok((batch, status)) => (batch, Ok(status)),
+                Err(error) => (PackedBatch::default(), Err(error)),
             };
-            // Items of a shard that gave only some of what was asked have no known probability; more makes no sense.
+            // If a shard returns only some of the items, their probabilities are unknown; more is an invalid answer.
             let wanted = points.iter().filter(|point| point.shard == shard).count();
-            if self.take(shard, answer)? && batch.len() == wanted {
-                drawn.push(Drawn { shard, batch });
+            if self.handle_answer(shard, answer)? && batch.len() == wanted {
+                drawn.push(ShardBatch { shard, batch });
             } else if wanted > 0 {
-                masses.lose(shard);
+                masses.exclude(shard);
             }
         }
         Ok(drawn)
     }
 
-    /// Turns to where those that are missing were seen.
-    fn follow_sightings(&mut self) {
-        let Some(seeker) = &mut self.seeker else { return };
+    /// Redirects missing shards to the addresses at which they were discovered.
+    fn follow_moved_shards(&mut self) {
+        let Some(watcher) = &mut self.watcher else { return };
         let is_missing = |shard: &usize| !self.control.is_present(*shard) && !self.without.contains(shard);
         let missing: Vec<usize> = (0..self.shards.len()).filter(is_missing).collect();
-        let Some(seen) = seeker.news(!missing.is_empty()) else { return };
+        let Some(found) = watcher.poll(!missing.is_empty()) else { return };
         let mut found_any = false;
-        for (name, address) in &seen {
-            let number = self.places.all().iter().position(|place| place.id == *name);
+        for (id, address) in &found {
+            let number = self.directory.all().iter().position(|shard| shard.id == *id);
             match number {
-                None => seeker.pass_over(name, address),
+                None => watcher.warn_unused(id, address),
                 Some(number) if missing.contains(&number) && self.shards[number].address() != address => {
-                    info!(shard = number, id = name, %address, "the shard was seen here");
-                    self.places.seen(number, address.clone());
+                    info!(shard = number, id, %address, "shard found at a new address");
+                    self.directory.set_address(number, address.clone());
                     self.shards[number].move_to(address.clone());
                     found_any = true;
                 }
@@ -196,103 +204,109 @@ impl ShardPool {
             }
         }
         if found_any {
-            self.publish_places();
+            self.publish_directory();
         }
     }
 
-    /// Tells all that the run has ended.
-    pub async fn tell_the_end(&mut self) {
-        let told = others(&mut self.shards, &self.without);
-        join_all(told.map(|(_, shard)| shard.grant(None, 0, Duration::ZERO, true))).await;
+    /// Tells all shards that the run has finished.
+    pub async fn finish(&mut self) {
+        let shards = active(&mut self.shards, &self.without);
+        join_all(shards.map(|(_, shard)| shard.grant(None, 0, Duration::ZERO, true))).await;
     }
 
-    /// Whether nobody knows who answered. Answers of those that are known are taken first: a stranger gets only a number
-    /// that none of those has that answer in the same round.
-    fn is_stranger(&self, news: Option<&ShardStatus>) -> bool {
-        news.is_some_and(|news| !self.places.all().iter().any(|place| place.id == news.id))
+    /// Whether the answer is from a shard that is not in the directory. Answers of known shards are handled first, so
+    /// that an unknown shard gets only a number whose shard did not answer in the same round.
+    fn is_unknown(&self, status: Option<&ShardStatus>) -> bool {
+        status.is_some_and(|status| !self.directory.all().iter().any(|shard| shard.id == status.id))
     }
 
-    /// Takes in a shard's news, or that it has none. Says whether it was heard.
-    fn take(&mut self, shard: usize, answer: Result<ShardStatus, ShardError>) -> Result<bool, String> {
+    /// Handles a shard's status, or its failure to answer. Returns whether the shard itself answered.
+    fn handle_answer(
+        &mut self,
+        shard: usize,
+        answer: Result<ShardStatus, ShardError>,
+    ) -> Result<bool, String> {
         match answer {
-            _ if self.moved[shard] => Ok(false),
-            Ok(news) => {
-                if !self.is_itself(shard, &news)? {
+            _ if self.address_changed[shard] => Ok(false),
+            Ok(status) => {
+                if !self.check_identity(shard, &status)? {
                     return Ok(false);
                 }
                 let last = self.control.last_status(shard);
-                if last.is_none_or(|last| last.incarnation != news.incarnation) {
-                    let items = news.first_table().items;
-                    info!(shard = %self.shards[shard].address(), id = news.id, incarnation = news.incarnation, items, "shard");
+                if last.is_none_or(|last| last.incarnation != status.incarnation) {
+                    let (address, items) = (self.shards[shard].address(), status.first_table().items);
+                    info!(shard, %address, id = status.id, incarnation = status.incarnation, items, "shard connected");
                 }
-                self.control.heard(shard, news);
-                if self.places.returning().contains(&shard) {
-                    info!(shard, "the run goes on with this shard again");
-                    let others = self.places.returning().iter().copied().filter(|&other| other != shard);
-                    self.expect_back(others.collect())?;
+                self.control.update_status(shard, status);
+                if self.directory.returning().contains(&shard) {
+                    info!(shard, "shard is part of the run again");
+                    let others = self.directory.returning().iter().copied().filter(|&other| other != shard);
+                    self.set_returning(others.collect())?;
                 }
                 Ok(true)
             }
             Err(ShardError::Unreachable(reason)) => {
                 if self.control.is_present(shard) {
-                    warn!(shard = %self.shards[shard].address(), reason, "the shard does not answer; drawing elsewhere");
+                    let address = self.shards[shard].address();
+                    warn!(shard, %address, reason, "shard unreachable; sampling from the other shards");
                 }
-                self.control.lost(shard);
-                self.places.silent(shard);
+                self.control.mark_unreachable(shard);
+                self.directory.unreachable(shard);
                 Ok(false)
             }
             Err(ShardError::Refused(reason)) => Err(reason),
         }
     }
 
-    /// Whether a shard's news are its own. If not, it is looked for elsewhere from now on.
-    fn is_itself(&mut self, shard: usize, news: &ShardStatus) -> Result<bool, String> {
+    /// Whether an answer is from the expected shard. If not, the shard is searched for at another address.
+    fn check_identity(&mut self, shard: usize, status: &ShardStatus) -> Result<bool, String> {
         let address = self.shards[shard].address().clone();
-        let found = self.places.answered(shard, &news.id, self.clock.now());
-        match found.map_err(|error| format!("can't remember shard {}: {error:#}", news.id))? {
-            Found::Itself => Ok(true),
-            Found::Again => {
-                self.publish_places();
+        let identity = self.directory.identify(shard, &status.id, self.clock.now());
+        match identity.map_err(|error| format!("can't store the id of shard {}: {error:#}", status.id))? {
+            Identity::Expected => Ok(true),
+            Identity::FirstAnswer => {
+                self.publish_directory();
                 Ok(true)
             }
-            Found::Newcomer { instead_of } => {
-                if let Some(former) = instead_of {
-                    warn!(shard, %address, id = news.id, former, "another shard took the place of one that is lost");
+            Identity::New { replaces } => {
+                if let Some(former) = replaces {
+                    warn!(shard, %address, id = status.id, former, "another shard takes the number of a lost one");
                 }
-                self.publish_places();
+                self.publish_directory();
                 Ok(true)
             }
-            Found::Stranger => {
-                warn!(shard, %address, id = news.id, "a shard that is not of this run is where this one was");
-                self.shards[shard].move_to(self.places.all()[shard].address.clone());
-                self.control.lost(shard);
+            Identity::Foreign => {
+                warn!(shard, %address, id = status.id, "a shard that is not part of this run answers at this shard's address");
+                self.shards[shard].move_to(self.directory.all()[shard].address.clone());
+                self.control.mark_unreachable(shard);
                 Ok(false)
             }
-            Found::Neighbour { other, tries } => {
+            Identity::Swapped { other, tries } => {
                 if tries <= self.len() {
-                    warn!(shard, other, %address, id = news.id, "two shards have changed places");
+                    warn!(shard, other, %address, id = status.id, "two shards have swapped addresses");
                 }
                 for number in [shard, other] {
-                    self.shards[number].move_to(self.places.all()[number].address.clone());
-                    self.moved[number] = true;
-                    self.control.lost(number);
+                    self.shards[number].move_to(self.directory.all()[number].address.clone());
+                    self.address_changed[number] = true;
+                    self.control.mark_unreachable(number);
                 }
-                self.publish_places();
+                self.publish_directory();
                 Ok(false)
             }
-            Found::Twice => {
-                Err(format!("{address} leads to shard {} as another address does: give each once", news.id))
-            }
+            Identity::Duplicate => Err(format!(
+                "{address} leads to shard {}, as another address does: give each shard once",
+                status.id
+            )),
         }
     }
 
-    fn publish_places(&self) {
-        self.published.send_replace(self.places.heard());
+    fn publish_directory(&self) {
+        self.published.send_replace(self.directory.confirmed());
     }
 }
 
-/// All but those that the run does without, with their numbers.
-fn others<'a>(
+/// The shards that the run does not do without, with their numbers.
+fn active<'a>(
     shards: &'a mut [Shard],
     without: &'a BTreeSet<usize>,
 ) -> impl Iterator<Item = (usize, &'a mut Shard)> {

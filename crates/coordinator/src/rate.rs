@@ -1,17 +1,16 @@
-//! The one figure that ties acting to learning: samples per insert.
+//! The rate limiter: couples acting and learning by samples per insert.
 //!
-//! Arithmetic over two monotone counters and nothing else. Whoever owns the counters does the
-//! waiting. Only inserts after the first `min_size` count, or filling the buffer would owe a burst
-//! of updates:
+//! Only arithmetic over two monotone counters. The owner of the counters does the waiting. Only inserts after the first
+//! `min_size` count, otherwise filling the replay would owe a burst of updates:
 //!
 //! ```text
 //! | samples − samples_per_insert · (inserts − min_size) | ≤ slack      once inserts ≥ min_size
 //! ```
 //!
-//! If `slack` is at least half of one insert's worth plus one batch, then of the two sides at least
-//! one may always go on. [`RateLimiter::new`] refuses less.
+//! If `slack` is at least half of (one insert's worth of samples plus one batch), at least one of the two sides may
+//! always continue. [`RateLimiter::new`] rejects less.
 
-/// Says who may go on. See the module's page for the rule.
+/// Decides which side may continue. The module documentation has the rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateLimiter {
     samples_per_insert: Option<f64>,
@@ -23,8 +22,8 @@ pub struct RateLimiter {
 impl RateLimiter {
     /// A limiter for a learner that draws `batch` items at a time.
     ///
-    /// `samples_per_insert` of `None` lets both sides run free once `min_size` items are in. `slack`,
-    /// in samples, is how far the two may drift apart; `None` takes the least that cannot stall.
+    /// With a `samples_per_insert` of `None`, both sides run unlimited once `min_size` items are inserted. `slack`, in
+    /// samples, is how far the two may drift apart; `None` is the least that cannot stall.
     pub fn new(
         samples_per_insert: Option<f64>,
         min_size: u64,
@@ -46,15 +45,15 @@ impl RateLimiter {
         Ok(Self { samples_per_insert, min_size, batch, slack })
     }
 
-    /// How many inserts there may be in total, now that `samples` have been drawn. Grows with
-    /// `samples`, so it can be handed out as an absolute allowance.
+    /// The total number of inserts allowed after `samples` samples. Never decreases as `samples` grows, so it can be
+    /// granted as an absolute allowance.
     pub fn inserts_allowed(&self, samples: u64) -> u64 {
         let Some(ratio) = self.samples_per_insert else { return u64::MAX };
         let beyond = ((samples as f64 + self.slack) / ratio).floor() as u64;
         self.min_size.saturating_add(beyond)
     }
 
-    /// How many samples there may be in total, now that `inserts` items have been inserted.
+    /// The total number of samples allowed after `inserts` inserts.
     pub fn samples_allowed(&self, inserts: u64) -> u64 {
         let Some(beyond) = inserts.checked_sub(self.min_size) else { return 0 };
         match self.samples_per_insert {
@@ -63,8 +62,8 @@ impl RateLimiter {
         }
     }
 
-    /// Whether one more item may go in. A writer that puts in a whole chunk on the strength of
-    /// this may overdraw by the rest of the chunk, once.
+    /// Whether one more item may be inserted. A writer that then inserts a whole chunk may overdraw by the rest of the
+    /// chunk, once.
     pub fn can_insert(&self, inserts: u64, samples: u64) -> bool {
         inserts < self.inserts_allowed(samples)
     }
@@ -74,7 +73,7 @@ impl RateLimiter {
         samples.saturating_add(self.batch) <= self.samples_allowed(inserts)
     }
 
-    /// How many more inserts are needed before one more batch may be drawn; 0 if it may be drawn now.
+    /// Inserts needed before one more batch may be drawn; 0 if it may be drawn now.
     pub fn inserts_wanted(&self, inserts: u64, samples: u64) -> u64 {
         if self.can_sample(inserts, samples) {
             return 0;
@@ -85,12 +84,12 @@ impl RateLimiter {
         self.min_size.saturating_add(beyond).saturating_sub(inserts).max(1)
     }
 
-    /// Items that must be in before the first sample.
+    /// Items that must be inserted before the first sample.
     pub fn min_size(&self) -> u64 {
         self.min_size
     }
 
-    /// The ratio held, or `None` if both sides run free.
+    /// Samples per insert, or `None` if both sides run unlimited.
     pub fn samples_per_insert(&self) -> Option<f64> {
         self.samples_per_insert
     }
@@ -101,10 +100,10 @@ impl RateLimiter {
     }
 }
 
-/// Why a limiter cannot be made.
+/// Why a limiter is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum RateError {
-    /// Nothing to draw, or the first batch would be larger than the buffer.
+    /// The batch is empty, or larger than the replay at the first sample.
     #[error("batch must be from 1 to min_size ({min_size}), got {batch}")]
     Batch {
         /// Items in a batch.
@@ -112,13 +111,13 @@ pub enum RateError {
         /// Items before the first sample.
         min_size: u64,
     },
-    /// Not a ratio.
-    #[error("samples_per_insert must be finite and above 0, got {0}; use none to let both run free")]
+    /// The ratio is not a positive finite number.
+    #[error("samples_per_insert must be finite and above 0, got {0}; use none to run without a limit")]
     Ratio(f64),
-    /// Both sides could end up waiting for each other.
+    /// Both sides could block on each other.
     #[error("slack must be at least {least} samples or both sides could block, got {slack}")]
     Slack {
-        /// What was asked for.
+        /// The slack requested.
         slack: f64,
         /// The least that cannot stall.
         least: f64,
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn filling_the_buffer_owes_no_burst_of_updates() {
+    fn filling_the_replay_owes_no_burst_of_updates() {
         let limiter = RateLimiter::new(Some(8.0), 50_000, 32, None).unwrap();
         assert_eq!(limiter.samples_allowed(50_000), 20);
     }
@@ -182,10 +181,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever is picked goes on if allowed. The other side must then be allowed whenever the
-        /// first is not, and the drift stays within the slack.
+        /// The side that is picked continues if it may. If it may not, the other side must be allowed to, and the drift
+        /// must stay within the slack.
         #[test]
-        fn over_any_schedule_the_ratio_holds_and_one_side_can_go_on(
+        fn over_any_schedule_the_ratio_holds_and_one_side_can_continue(
             ratio in 0.01f64..100.0,
             batch in 1u64..600,
             extra_min in 0u64..1000,

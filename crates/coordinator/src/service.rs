@@ -1,13 +1,13 @@
-//! The learner's gRPC edge: joins, weights, reports.
+//! The learner's gRPC service: joins, weights, reports, and changes by an operator.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use proto::v1::learner_server::Learner;
-use proto::v1::watch_weights_reply::News;
+use proto::v1::watch_weights_reply::Update;
 use proto::{PROTOCOL, Report, Weights, v1};
-use rpc::place::Place;
+use rpc::shard_entry::ShardEntry;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_stream::Stream;
@@ -16,12 +16,12 @@ use tonic::{Request, Response, Status};
 use tracing::info;
 
 use crate::hub::{Connected, Hub};
-use crate::members::{Denied, Role};
+use crate::members::{Denied, MemberRole};
 
-/// How often members hear of the run's progress. They consider a learner dead after several times this.
+/// Time between two progress messages to a member, which are also heartbeats: a member that misses several considers
+/// the learner dead.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-/// The service.
 #[derive(Clone, Debug)]
 pub struct LearnerService {
     hub: Arc<Hub>,
@@ -29,7 +29,7 @@ pub struct LearnerService {
 }
 
 impl LearnerService {
-    /// The service of a hub; refused calls are counted by reason.
+    /// The service of a hub. Refused calls are counted in `refused` by reason.
     pub fn new(hub: Arc<Hub>, refused: prometheus::IntCounterVec) -> Self {
         Self { hub, refused }
     }
@@ -44,18 +44,18 @@ impl LearnerService {
             return Ok(());
         }
         let text = format!(
-            "the learner speaks protocol {PROTOCOL}, the caller {protocol}: run the same version of quiver on both"
+            "the learner uses protocol {PROTOCOL}, the caller {protocol}: run the same version of quiver on both"
         );
         Err(self.refuse("protocol", Status::failed_precondition(text)))
     }
 
     fn check_run(&self, run: &str) -> Result<(), Status> {
-        let own = &self.hub.charter().run;
+        let own = &self.hub.run_info().run;
         if run == own {
             return Ok(());
         }
         let text =
-            format!("this is run {own}, the caller belongs to run {run}: start it anew to join this one");
+            format!("this is run {own}, the caller is a member of run {run}: restart it to join this one");
         Err(self.refuse("run", Status::failed_precondition(text)))
     }
 
@@ -65,7 +65,7 @@ impl LearnerService {
         role: i32,
         index: u32,
         incarnation: u64,
-    ) -> Result<Role, Status> {
+    ) -> Result<MemberRole, Status> {
         let caller = caller.ok_or_else(|| self.invalid("caller is missing"))?;
         self.check_protocol(caller.protocol)?;
         self.check_run(&caller.run)?;
@@ -74,10 +74,10 @@ impl LearnerService {
         Ok(role)
     }
 
-    fn role(&self, role: i32) -> Result<Role, Status> {
+    fn role(&self, role: i32) -> Result<MemberRole, Status> {
         match v1::Role::try_from(role) {
-            Ok(v1::Role::Actor) => Ok(Role::Actor),
-            Ok(v1::Role::Evaluator) => Ok(Role::Evaluator),
+            Ok(v1::Role::Actor) => Ok(MemberRole::Actor),
+            Ok(v1::Role::Evaluator) => Ok(MemberRole::Evaluator),
             _ => Err(self.invalid("role must be actor or evaluator")),
         }
     }
@@ -95,24 +95,24 @@ impl LearnerService {
         self.refuse("invalid", Status::invalid_argument(text))
     }
 
-    /// What is reported, by whoever may report it.
-    fn reports(&self, role: Role, request: v1::ReportRequest) -> Result<Vec<Report>, Status> {
+    /// The reports of a request, checked against the role of the member that sends them.
+    fn reports(&self, role: MemberRole, request: v1::ReportRequest) -> Result<Vec<Report>, Status> {
         let reports = proto::play::reports(request.episodes, request.evaluation)
             .map_err(|invalid| self.invalid(&invalid.to_string()))?;
         for report in &reports {
             let Report::Evaluation { players, .. } = report else { continue };
-            if role != Role::Evaluator {
-                return Err(self.invalid("only an evaluator reports evaluations"));
+            if role != MemberRole::Evaluator {
+                return Err(self.invalid("only an evaluator may report evaluations"));
             }
             if players.first().is_none_or(|player| player.name != run::record::AGENT) {
-                return Err(self.invalid("an evaluation begins with the agent's scores"));
+                return Err(self.invalid("an evaluation must begin with the agent's scores"));
             }
         }
         Ok(reports)
     }
 }
 
-/// Settings in one request.
+/// Settings that one request may change.
 const CHANGES_MAX: usize = 16;
 
 #[tonic::async_trait]
@@ -120,11 +120,11 @@ impl Learner for LearnerService {
     async fn adjust(&self, request: Request<v1::AdjustRequest>) -> Result<Response<v1::AdjustReply>, Status> {
         let settings = request.into_inner().settings;
         if settings.len() > CHANGES_MAX {
-            return Err(self.invalid("too many settings at once"));
+            return Err(self.invalid("too many settings in one request, at most 16"));
         }
         let changes = settings.into_iter().collect();
         let resolved = self.hub.adjust(&changes).map_err(|error| self.invalid(&error))?;
-        info!(?changes, "an operator has changed the run");
+        info!(?changes, "settings changed by an operator");
         let config = serde_json::to_string(&resolved).map_err(|error| Status::internal(error.to_string()))?;
         Ok(Response::new(v1::AdjustReply { config }))
     }
@@ -137,24 +137,24 @@ impl Learner for LearnerService {
         }
         let role = self.role(request.role)?;
         let (index, incarnation) = match (request.incarnation, request.index) {
-            (0, wish) => self.hub.join(role, wish).map_err(|denied| self.denied(&denied))?,
+            (0, requested) => self.hub.join(role, requested).map_err(|denied| self.denied(&denied))?,
             (incarnation, Some(index)) => {
                 self.hub.rejoin(role, index, incarnation).map_err(|denied| self.denied(&denied))?;
                 (index, incarnation)
             }
-            (_, None) => return Err(self.invalid("who has an incarnation has an index too")),
+            (_, None) => return Err(self.invalid("incarnation without index: send both, or neither")),
         };
-        info!(role = role.name(), index, incarnation, again = request.incarnation != 0, "joined");
-        let charter = self.hub.charter();
+        info!(role = role.name(), index, incarnation, rejoined = request.incarnation != 0, "member joined");
+        let run_info = self.hub.run_info();
         Ok(Response::new(v1::JoinReply {
-            run: charter.run.clone(),
+            run: run_info.run.clone(),
             index,
             incarnation,
-            learner_incarnation: charter.incarnation,
-            config: charter.config.clone(),
-            shards: shard_addresses(&self.hub.places()),
+            learner_incarnation: run_info.incarnation,
+            config: run_info.config.clone(),
+            shards: shard_messages(&self.hub.shards()),
             finished: self.hub.is_finished(),
-            architecture: charter.architecture.clone(),
+            architecture: run_info.architecture.clone(),
         }))
     }
 
@@ -166,14 +166,14 @@ impl Learner for LearnerService {
     ) -> Result<Response<Self::WatchWeightsStream>, Status> {
         let v1::WatchWeightsRequest { caller, role, index, incarnation } = request.into_inner();
         let role = self.check_member(caller, role, index, incarnation)?;
-        // One message waits at most: the next is made when it is wanted, and is then the newest.
+        // Capacity 1: the next message is made when the member can take it, from the newest state.
         let (replies, receiver) = mpsc::channel(1);
         let connected = self.hub.connected(role, index, incarnation);
         let watcher = Watcher {
             hub: self.hub.clone(),
-            place: (role, index, incarnation),
+            member: (role, index, incarnation),
             weights: self.hub.watch_weights(role),
-            shards: self.hub.watch_places(),
+            shards: self.hub.watch_shards(),
             replies,
             _connected: connected,
         };
@@ -192,16 +192,16 @@ impl Learner for LearnerService {
     }
 }
 
-fn shard_addresses(places: &[Place]) -> Vec<v1::ShardAddress> {
-    places.iter().map(Into::into).collect()
+fn shard_messages(entries: &[ShardEntry]) -> Vec<v1::ShardEntry> {
+    entries.iter().map(Into::into).collect()
 }
 
 /// One member's stream of weights.
 struct Watcher {
     hub: Arc<Hub>,
-    place: (Role, u32, u64),
+    member: (MemberRole, u32, u64),
     weights: watch::Receiver<Option<Arc<Weights>>>,
-    shards: watch::Receiver<Vec<Place>>,
+    shards: watch::Receiver<Vec<ShardEntry>>,
     replies: mpsc::Sender<Result<v1::WatchWeightsReply, Status>>,
     _connected: Connected,
 }
@@ -212,37 +212,38 @@ impl Watcher {
         let mut progress = interval(PROGRESS_EVERY);
         progress.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.weights.mark_changed();
-        // It may have moved since the member joined.
+        // A shard may have moved since the member joined.
         self.shards.mark_changed();
         loop {
-            let news = tokio::select! {
+            let update = tokio::select! {
                 biased;
-                _ = finished.wait_for(|finished| *finished) => Some(News::Finished(v1::Finished {})),
+                _ = finished.wait_for(|finished| *finished) => Some(Update::Finished(v1::Finished {})),
                 changed = self.weights.changed() => {
                     if changed.is_err() {
                         return;
                     }
                     let newest = self.weights.borrow_and_update().clone();
                     let Some(newest) = newest else { continue };
-                    Some(News::Weights((&*newest).into()))
+                    Some(Update::Weights((&*newest).into()))
                 }
                 _ = self.shards.changed() => {
+                    // Read below, after the check that the member still holds its index.
                     self.shards.mark_changed();
                     None
                 }
                 _ = progress.tick() => None,
                 () = self.replies.closed() => return,
             };
-            let (role, index, incarnation) = self.place;
+            let (role, index, incarnation) = self.member;
             if let Err(denied) = self.hub.check(role, index, incarnation) {
                 let _ = self.replies.send(Err(Status::failed_precondition(denied.to_string()))).await;
                 return;
             }
-            let ends = matches!(news, Some(News::Finished(_)));
+            let ends = matches!(update, Some(Update::Finished(_)));
             let agent_steps = self.hub.replay_status().agent_steps;
             let moved = self.shards.has_changed().unwrap_or(false);
-            let shards = if moved { shard_addresses(&self.shards.borrow_and_update()) } else { Vec::new() };
-            if self.replies.send(Ok(v1::WatchWeightsReply { agent_steps, news, shards })).await.is_err()
+            let shards = if moved { shard_messages(&self.shards.borrow_and_update()) } else { Vec::new() };
+            if self.replies.send(Ok(v1::WatchWeightsReply { agent_steps, update, shards })).await.is_err()
                 || ends
             {
                 return;

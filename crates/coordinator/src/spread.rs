@@ -1,57 +1,58 @@
-//! A batch spread over several shards.
+//! Distributes the draws of a batch over several shards.
 //!
-//! All shards together are one interval, each as long as its mass. Points are drawn on the whole, so that the draws of a
-//! stratified batch lie in equal shares of everything, and how many fall to a shard is what it must be: multinomial
-//! without strata, as even as can be with them. A point then goes to its shard as a share of that shard's own mass. The
-//! masses may be old: a shard that has changed since still draws in proportion to its own weights, and the probability
-//! of each item is the known share of its shard times the exact probability inside.
+//! All shards together form one interval, in which each shard has a part as long as its mass. Points are drawn on the
+//! whole interval, so that the draws of a stratified batch lie in equal shares of the total mass. The number of draws
+//! per shard is then multinomial without strata, and as even as possible with them. Each point is sent to its shard as
+//! a fraction of the shard's own mass. The masses may be out of date: a shard that has changed since still draws in
+//! proportion to its own weights, and the probability of an item is the share of its shard times its exact probability
+//! within the shard.
 
 use rand::Rng;
 
-/// No shard weighs more: an item weighs 1e280 at most, and a table has 2³² of them at most. So masses add up to a
-/// number.
+/// Upper bound of a shard's mass: an item weighs at most 1e280, and a table has at most 2³² items. The bound keeps the
+/// total finite.
 const MASS_MAX: f64 = 1e300;
 
-/// What the shards of a run weigh, as last heard. An unreachable or empty one weighs 0.
+/// The masses of a run's shards, as last reported; 0 for an unreachable or empty shard.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Masses(Vec<f64>);
 
-/// Where one draw falls.
+/// The position of one draw.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Point {
-    /// Index of the shard.
+pub struct SamplePoint {
+    /// The shard's number.
     pub shard: usize,
-    /// Share of that shard's mass, from 0 up to but not including 1.
+    /// Fraction of the shard's mass, in [0, 1).
     pub within: f64,
 }
 
 impl Masses {
-    /// Masses by shard; what is not a positive number, or more than a shard can weigh, counts as 0.
+    /// Masses by shard. A mass that is not positive, or more than a shard can have, counts as 0.
     pub fn new(masses: impl IntoIterator<Item = f64>) -> Self {
         let sound = |mass: f64| if mass > 0.0 && mass <= MASS_MAX { mass } else { 0.0 };
         Self(masses.into_iter().map(sound).collect())
     }
 
-    /// Forgets a shard from which nothing came: what was asked of it is drawn elsewhere.
-    pub fn lose(&mut self, shard: usize) {
+    /// Sets the mass of a shard that did not answer to 0: its draws are repeated on the other shards.
+    pub fn exclude(&mut self, shard: usize) {
         self.0[shard] = 0.0;
     }
 
-    /// The probability with which one draw falls to a shard.
+    /// The probability with which one draw falls on a shard.
     pub fn share(&self, shard: usize) -> f64 {
         self.0[shard] / self.total()
     }
 
-    /// Whether there is anything to draw.
+    /// Whether the total mass is 0: then nothing can be drawn.
     pub fn is_empty(&self) -> bool {
         self.total() <= 0.0
     }
 
-    /// Draws `count` points, one from each of `count` equal shares of the whole if `stratified`.
+    /// Draws `count` points; if `stratified`, one from each of `count` equal shares of the total mass.
     ///
     /// # Panics
-    /// If there is nothing to draw from.
-    pub fn draw(&self, count: usize, stratified: bool, rng: &mut impl Rng) -> Vec<Point> {
+    /// If the total mass is 0.
+    pub fn draw(&self, count: usize, stratified: bool, rng: &mut impl Rng) -> Vec<SamplePoint> {
         assert!(!self.is_empty(), "nothing to draw from");
         let total = self.total();
         replay::points(count, stratified, rng).map(|fraction| self.find(fraction * total)).collect()
@@ -61,19 +62,19 @@ impl Masses {
         self.0.iter().sum()
     }
 
-    fn find(&self, at: f64) -> Point {
+    fn find(&self, at: f64) -> SamplePoint {
         let mut before = 0.0;
         let mut last = None;
         for (shard, &mass) in self.0.iter().enumerate().filter(|(_, mass)| **mass > 0.0) {
             let within = (at - before) / mass;
             if within < 1.0 {
-                return Point { shard, within: within.max(0.0) };
+                return SamplePoint { shard, within: within.max(0.0) };
             }
             before += mass;
             last = Some(shard);
         }
-        // Rounding can leave the point a hair beyond the end.
-        Point { shard: last.expect("there is some mass"), within: 1.0 - f64::EPSILON }
+        // Rounding can put the point slightly beyond the end.
+        SamplePoint { shard: last.expect("there is some mass"), within: 1.0 - f64::EPSILON }
     }
 }
 
@@ -113,16 +114,16 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_shard_gets_nothing_and_weighs_nothing() {
+    fn an_excluded_shard_gets_no_draws_and_has_no_mass() {
         let mut masses = Masses::new([1.0, f64::NAN, 3.0]);
         assert_eq!([0, 1, 2].map(|shard| masses.share(shard)), [0.25, 0.0, 0.75]);
-        masses.lose(2);
+        masses.exclude(2);
         assert_eq!(masses.share(0), 1.0);
         let mut rng = ChaCha8Rng::seed_from_u64(3);
         assert!(masses.draw(50, false, &mut rng).iter().all(|point| point.shard == 0));
-        masses.lose(0);
+        masses.exclude(0);
         assert!(masses.is_empty());
-        // Two of these would add up to infinity.
+        // The sum of two of these would be infinite.
         let masses = Masses::new([f64::MAX, f64::MAX, 2.0]);
         assert_eq!([0, 1, 2].map(|shard| masses.share(shard)), [0.0, 0.0, 1.0]);
     }

@@ -6,7 +6,7 @@
 mod heard;
 mod model;
 
-use coordinator::control::Wait;
+use coordinator::control::BlockedOn;
 use model::{Config, Target, Way, World};
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -148,12 +148,12 @@ fn a_shard_that_comes_back_empty_is_filled_again_and_owes_no_updates() {
     // Each of the two is full and holds more than min_size by itself: the other one does without it.
     world.stop(Target::Shard(0, Way::Kill));
     world.turns(5_000);
-    assert!(matches!(world.control().can_sample(), Ok(()) | Err(Wait::Inserts { .. })));
+    assert!(matches!(world.control().can_sample(), Ok(()) | Err(BlockedOn::Inserts { .. })));
     // Without both there is too little.
     world.stop(Target::Shard(1, Way::Kill));
     world.turns(2_000);
     let samples = world.samples;
-    assert_eq!(world.control().can_sample(), Err(Wait::Filling { items: 0, min_size: 500 }));
+    assert_eq!(world.control().can_sample(), Err(BlockedOn::Filling { items: 0, min_size: 500 }));
     world.start_all();
     let inserts = world.inserts;
     while world.samples == samples {
@@ -192,7 +192,7 @@ fn each_side_waits_for_the_one_that_is_gone() {
     world.expect_progress(&"nothing");
     world.stop(Target::Actors);
     world.turns(10_000);
-    let Err(Wait::Inserts { missing }) = world.control().can_sample() else { panic!("no actors") };
+    let Err(BlockedOn::Inserts { missing }) = world.control().can_sample() else { panic!("no actors") };
     assert!((1..=4).contains(&missing), "{missing}");
     world.start(Target::Actors);
     world.expect_progress(&"actors");
@@ -205,7 +205,7 @@ fn each_side_waits_for_the_one_that_is_gone() {
     world.stop(Target::Shard(1, Way::Kill));
     world.start(Target::Learner);
     world.turns(1_000);
-    assert_eq!(world.control().can_sample(), Err(Wait::Shards(vec![1])));
+    assert_eq!(world.control().can_sample(), Err(BlockedOn::Shards(vec![1])));
     world.start_all();
     world.expect_progress(&"everything");
 }

@@ -1,9 +1,9 @@
 //! The actors' page: the fleet as a whole. There may be hundreds, so no series is of one actor.
 
-use crate::panel::{Dashboard, Panel, Row, Unit};
+use crate::panel::{Dashboard, Panel, Row, Unit, percentile, rate};
 
 /// Updates by which the median actor's weights are behind the newest.
-pub(crate) const MEDIAN_LAG: &str = "quantile(0.5, clamp_min(scalar(max(learner_weights_version)) - actor_weights_version{job=\"actor\"}, 0))";
+pub(crate) const MEDIAN_LAG: &str = "quantile(0.5, clamp_min(scalar(max(quiver_learner_weights_version)) - quiver_actor_weights_version{job=\"actor\"}, 0))";
 
 /// The dashboard.
 pub fn dashboard() -> Dashboard {
@@ -23,37 +23,37 @@ fn glance() -> Row {
                 "Actors",
                 Unit::Number,
                 "Actors that are connected to the learner.",
-                "sum(learner_members{role=\"actor\"})",
+                "sum(quiver_learner_members{role=\"actor\"})",
             ),
             Panel::stat(
                 "Fleet",
                 Unit::Of("frames/s"),
                 "Emulator frames that all actors play in a second.",
-                "sum(rate(actor_frames_total{job=\"actor\"}[1m]))",
+                "sum(rate(quiver_actor_frames_total{job=\"actor\"}[1m]))",
             ),
             Panel::stat(
                 "Environments",
                 Unit::Number,
                 "Lanes of all actors: environments stepped side by side.",
-                "sum(actor_lanes{job=\"actor\"})",
+                "sum(quiver_actor_lanes{job=\"actor\"})",
             ),
             Panel::stat(
                 "Training score",
                 Unit::Number,
                 "Mean score of the newest 20 training games.",
-                "max(learner_training_score)",
+                "max(quiver_learner_training_score)",
             ),
             Panel::stat(
                 "Games",
                 Unit::Of("games/min"),
                 "Training games that ended, per minute.",
-                "60 * sum(rate(actor_episodes_total{job=\"actor\"}[5m]))",
+                "60 * sum(rate(quiver_actor_episodes_total{job=\"actor\"}[5m]))",
             ),
             Panel::stat(
                 "Joined in the last hour",
                 Unit::Number,
                 "Actors that joined as new ones: starts and restarts.",
-                "round(sum(increase(learner_joins_total{role=\"actor\"}[1h])))",
+                "round(sum(increase(quiver_learner_joins_total{role=\"actor\"}[1h])))",
             ),
         ],
     )
@@ -67,46 +67,45 @@ fn playing() -> Row {
                 "Frames per second, fleet",
                 Unit::Of("frames/s"),
                 "Emulator frames that all actors play.",
-                &[("fleet", "sum(rate(actor_frames_total{job=\"actor\"}[$__rate_interval]))")],
-            )
-            .wide(3),
+                &[("fleet", rate!("quiver_actor_frames_total" where "job=\"actor\""))],
+            ),
             Panel::lines(
                 "Frames per second, one actor",
                 Unit::Of("frames/s"),
                 "The fastest, the median and the slowest. One far below: a slow machine, or its shard holds it.",
                 &[
-                    ("fastest", "max(rate(actor_frames_total{job=\"actor\"}[$__rate_interval]))"),
-                    ("median", "quantile(0.5, rate(actor_frames_total{job=\"actor\"}[$__rate_interval]))"),
-                    ("slowest", "min(rate(actor_frames_total{job=\"actor\"}[$__rate_interval]))"),
+                    ("fastest", "max(rate(quiver_actor_frames_total{job=\"actor\"}[$__rate_interval]))"),
+                    (
+                        "median",
+                        "quantile(0.5, rate(quiver_actor_frames_total{job=\"actor\"}[$__rate_interval]))",
+                    ),
+                    ("slowest", "min(rate(quiver_actor_frames_total{job=\"actor\"}[$__rate_interval]))"),
                 ],
-            )
-            .wide(3),
+            ),
             Panel::lines(
                 "Time of one decision",
                 Unit::Seconds,
                 "In all lanes of an actor: inference, emulation, packing. It grows with too many processes for the cores.",
                 &[
-                    (
-                        "p50",
-                        "histogram_quantile(0.5, sum by (le) (rate(actor_step_seconds_bucket{job=\"actor\"}[2m])))",
-                    ),
-                    (
-                        "p99",
-                        "histogram_quantile(0.99, sum by (le) (rate(actor_step_seconds_bucket{job=\"actor\"}[2m])))",
-                    ),
+                    ("p50", percentile!(0.5, "quiver_actor_step_seconds" where "job=\"actor\"")),
+                    ("p99", percentile!(0.99, "quiver_actor_step_seconds" where "job=\"actor\"")),
                 ],
-            )
-            .wide(3),
+            ),
             Panel::lines(
                 "Share of time spent waiting for room",
                 Unit::Share,
                 "Nothing is played because shards take nothing: the learner is the limit. Mean and worst actor.",
                 &[
-                    ("mean", "avg(clamp_max(rate(actor_wait_seconds_total{job=\"actor\"}[$__rate_interval]), 1))"),
-                    ("worst", "max(clamp_max(rate(actor_wait_seconds_total{job=\"actor\"}[$__rate_interval]), 1))"),
+                    (
+                        "mean",
+                        "avg(clamp_max(rate(quiver_actor_wait_seconds_total{job=\"actor\"}[$__rate_interval]), 1))",
+                    ),
+                    (
+                        "worst",
+                        "max(clamp_max(rate(quiver_actor_wait_seconds_total{job=\"actor\"}[$__rate_interval]), 1))",
+                    ),
                 ],
-            )
-            .wide(3),
+            ),
         ],
     )
 }
@@ -120,27 +119,22 @@ fn games() -> Row {
                 Unit::Of("updates"),
                 "Updates by which actors are behind the newest weights: the median and the worst. About the publishing period is normal.",
                 &[
-                    (
-                        "median",
-                        MEDIAN_LAG,
-                    ),
+                    ("median", MEDIAN_LAG),
                     (
                         "worst",
-                        "max(clamp_min(scalar(max(learner_weights_version)) - actor_weights_version{job=\"actor\"}, 0))",
+                        "max(clamp_min(scalar(max(quiver_learner_weights_version)) - quiver_actor_weights_version{job=\"actor\"}, 0))",
                     ),
                 ],
-            )
-            .wide(3),
+            ),
             Panel::lines(
                 "Weights taken over",
                 Unit::Of("loads/s"),
                 "Per actor: the mean and the slowest. 0 while the learner publishes: they do not arrive.",
                 &[
-                    ("mean", "avg(rate(actor_weights_loads_total{job=\"actor\"}[2m]))"),
-                    ("slowest", "min(rate(actor_weights_loads_total{job=\"actor\"}[2m]))"),
+                    ("mean", "avg(rate(quiver_actor_weights_loads_total{job=\"actor\"}[2m]))"),
+                    ("slowest", "min(rate(quiver_actor_weights_loads_total{job=\"actor\"}[2m]))"),
                 ],
-            )
-            .wide(3),
+            ),
             Panel::lines(
                 "Episode returns",
                 Unit::Number,
@@ -148,30 +142,28 @@ fn games() -> Row {
                 &[
                     (
                         "p90",
-                        "quantile(0.9, actor_episode_score{job=\"actor\"} and actor_episodes_total{job=\"actor\"} > 0)",
+                        "quantile(0.9, quiver_actor_episode_score{job=\"actor\"} and quiver_actor_episodes_total{job=\"actor\"} > 0)",
                     ),
                     (
                         "median",
-                        "quantile(0.5, actor_episode_score{job=\"actor\"} and actor_episodes_total{job=\"actor\"} > 0)",
+                        "quantile(0.5, quiver_actor_episode_score{job=\"actor\"} and quiver_actor_episodes_total{job=\"actor\"} > 0)",
                     ),
                     (
                         "p10",
-                        "quantile(0.1, actor_episode_score{job=\"actor\"} and actor_episodes_total{job=\"actor\"} > 0)",
+                        "quantile(0.1, quiver_actor_episode_score{job=\"actor\"} and quiver_actor_episodes_total{job=\"actor\"} > 0)",
                     ),
-                    ("mean of the newest 20", "max(learner_training_score)"),
+                    ("mean of the newest 20", "max(quiver_learner_training_score)"),
                 ],
-            )
-            .wide(3),
+            ),
             Panel::lines(
-                "Chunks under way",
+                "Chunks in flight",
                 Unit::Of("chunks"),
                 "Sent and not acknowledged yet, over all actors; the most of one actor.",
                 &[
-                    ("fleet", "sum(actor_chunks_under_way{job=\"actor\"})"),
-                    ("most of one", "max(actor_chunks_under_way{job=\"actor\"})"),
+                    ("fleet", "sum(quiver_actor_chunks_in_flight{job=\"actor\"})"),
+                    ("most of one", "max(quiver_actor_chunks_in_flight{job=\"actor\"})"),
                 ],
-            )
-            .wide(3),
+            ),
         ],
     )
 }
@@ -185,33 +177,39 @@ fn fleet() -> Row {
                 Unit::Number,
                 "Connected to the learner, and scraped by Prometheus. They part when one side loses sight of some.",
                 &[
-                    ("{role}s connected", "sum by (role) (learner_members)"),
+                    ("{role}s connected", "sum by (role) (quiver_learner_members)"),
                     ("actors scraped", "sum(up{job=\"actor\"})"),
                 ],
-            )
-            .wide(3),
+            ),
             Panel::lines(
                 "Starts and restarts",
                 Unit::Of("in the last hour"),
-                "Actors that joined as new ones, and processes that started again at the same address. Growing while nobody is added: they die.",
+                "Actors that joined as new ones, and processes that started again at the same address. If it grows although no actor is added, actors crash.",
                 &[
-                    ("joined", "round(sum(increase(learner_joins_total{role=\"actor\"}[1h])))"),
+                    ("joined", "round(sum(increase(quiver_learner_joins_total{role=\"actor\"}[1h])))"),
                     ("restarted", "sum(changes(process_start_time_seconds{job=\"actor\"}[1h]))"),
-                    ("joined again", "round(sum(increase(actor_incarnations_total{job=\"actor\"}[1h])))"),
+                    (
+                        "joined again",
+                        "round(sum(increase(quiver_actor_incarnations_total{job=\"actor\"}[1h])))",
+                    ),
                 ],
-            )
-            .wide(3),
+            ),
             Panel::lines(
                 "Trouble on the way",
                 Unit::Of("per minute"),
                 "Streams to shards opened again, chunks sent twice (and stored once), reports of games that were dropped.",
                 &[
-                    ("reconnects", "60 * sum(rate(actor_shard_reconnects_total{job=\"actor\"}[2m]))"),
-                    ("duplicate chunks", "60 * sum(rate(actor_duplicate_chunks_total{job=\"actor\"}[2m]))"),
-                    ("reports dropped", "60 * sum(rate(actor_reports_dropped_total{job=\"actor\"}[2m]))"),
+                    ("reconnects", "60 * sum(rate(quiver_actor_shard_reconnects_total{job=\"actor\"}[2m]))"),
+                    (
+                        "duplicate chunks",
+                        "60 * sum(rate(quiver_actor_duplicate_chunks_total{job=\"actor\"}[2m]))",
+                    ),
+                    (
+                        "reports dropped",
+                        "60 * sum(rate(quiver_actor_reports_dropped_total{job=\"actor\"}[2m]))",
+                    ),
                 ],
-            )
-            .wide(3),
+            ),
             Panel::lines(
                 "Memory of one actor",
                 Unit::Bytes,
@@ -220,8 +218,7 @@ fn fleet() -> Row {
                     ("median", "quantile(0.5, process_resident_memory_bytes{job=\"actor\"})"),
                     ("largest", "max(process_resident_memory_bytes{job=\"actor\"})"),
                 ],
-            )
-            .wide(3),
+            ),
         ],
     )
 }

@@ -1,14 +1,13 @@
 //! The overview: how far, how fast, how well, and who holds it up.
 
 use crate::actors::MEDIAN_LAG;
-use crate::panel::{Dashboard, Panel, Row, Unit};
+use crate::panel::{Dashboard, Panel, Row, Unit, mean, rate};
 
 /// Seconds until the frame budget, at the speed of the last ten minutes; nothing while the run stands still.
-const TIME_LEFT: &str =
-    "clamp_min(max(learner_frames_budget) - max(learner_frames), 0) / (max(deriv(learner_frames[10m])) > 0)";
-/// Frames stored per second. The count falls when a learner goes on from a checkpoint: a rate would take that for a new
+const TIME_LEFT: &str = "clamp_min(max(quiver_learner_frames_budget) - max(quiver_learner_frames), 0) / (max(deriv(quiver_learner_frames[10m])) > 0)";
+/// Frames stored per second. The count falls when a learner resumes from a checkpoint: a rate would take that for a new
 /// counter and show a peak.
-const STORED: &str = "clamp_min(max(deriv(learner_frames[1m])), 0)";
+const STORED: &str = "clamp_min(max(deriv(quiver_learner_frames[1m])), 0)";
 
 /// The dashboard.
 pub fn dashboard() -> Dashboard {
@@ -24,12 +23,17 @@ fn glance() -> Row {
     Row::new(
         "At a glance",
         [
-            Panel::stat("Frames", Unit::Number, "Emulator frames of the whole run.", "max(learner_frames)"),
+            Panel::stat(
+                "Frames",
+                Unit::Number,
+                "Emulator frames of the whole run.",
+                "max(quiver_learner_frames)",
+            ),
             Panel::stat(
                 "Done",
                 Unit::Share,
                 "Frames against the budget at which training ends.",
-                "max(learner_frames) / max(learner_frames_budget)",
+                "max(quiver_learner_frames) / max(quiver_learner_frames_budget)",
             ),
             Panel::stat(
                 "Time left",
@@ -47,37 +51,37 @@ fn glance() -> Row {
                 "Updates per second",
                 Unit::Of("updates/s"),
                 "Gradient steps in the last minute.",
-                "sum(rate(learner_updates_total[1m]))",
+                "sum(rate(quiver_learner_updates_total[1m]))",
             ),
             Panel::stat(
                 "Evaluation score",
                 Unit::Number,
                 "Mean score of the newest evaluation, unclipped.",
-                "max(learner_evaluation_score)",
+                "max(quiver_learner_evaluation_score)",
             ),
             Panel::stat(
                 "Samples per insert",
                 Unit::Number,
                 "How often each transition is learned from; the target is beside it in the curve below.",
-                "max(learner_samples_per_insert)",
+                "max(quiver_learner_samples_per_insert)",
             ),
             Panel::stat(
                 "Buffer fill",
                 Unit::Share,
                 "Transitions in all shards against their capacity.",
-                "sum(replay_items) / sum(replay_capacity)",
+                "sum(quiver_replay_items) / sum(quiver_replay_capacity)",
             ),
             Panel::stat(
                 "Actors",
                 Unit::Number,
                 "Actors that are connected to the learner.",
-                "sum(learner_members{role=\"actor\"})",
+                "sum(quiver_learner_members{role=\"actor\"})",
             ),
             Panel::stat(
                 "Shards",
                 Unit::Number,
                 "Shards that answer the learner.",
-                "max(learner_shards_reachable)",
+                "max(quiver_learner_shards_reachable)",
             ),
             Panel::stat(
                 "Weights' lag",
@@ -102,10 +106,10 @@ pub(crate) fn score() -> Panel {
         Unit::Number,
         "Mean unclipped scores: of evaluations, of the newest 20 training games, and of the untrained network.",
         &[
-            ("evaluation", "max(learner_evaluation_score)"),
-            ("best", "max(learner_evaluation_best_score)"),
-            ("training", "max(learner_training_score)"),
-            ("untrained", "max(learner_evaluation_first_score)"),
+            ("evaluation", "max(quiver_learner_evaluation_score)"),
+            ("best", "max(quiver_learner_evaluation_best_score)"),
+            ("training", "max(quiver_learner_training_score)"),
+            ("untrained", "max(quiver_learner_evaluation_first_score)"),
         ],
     )
 }
@@ -120,7 +124,8 @@ fn progress() -> Row {
                 Unit::Seconds,
                 "At the speed of the ten minutes before. It falls by one second a second when the speed is steady.",
                 &[("time left", TIME_LEFT)],
-            ),
+            )
+            .wide(4),
         ],
     )
 }
@@ -133,39 +138,32 @@ fn pace() -> Row {
                 "Frames per second",
                 Unit::Of("frames/s"),
                 "Played by actors and stored in shards. They part when chunks wait or are lost.",
-                &[
-                    ("stored", STORED),
-                    ("played", "sum(rate(actor_frames_total{job=\"actor\"}[$__rate_interval]))"),
-                ],
-            )
-            .wide(3),
+                &[("stored", STORED), ("played", rate!("quiver_actor_frames_total" where "job=\"actor\""))],
+            ),
             Panel::lines(
                 "Updates per second",
                 Unit::Of("updates/s"),
                 "Gradient steps. It stands still while the buffer fills to its least size.",
-                &[("updates", "sum(rate(learner_updates_total[$__rate_interval]))")],
-            )
-            .wide(3),
+                &[("updates", rate!("quiver_learner_updates_total"))],
+            ),
             Panel::lines(
                 "Samples per insert",
                 Unit::Number,
                 "Since the ratio last began, against its target; after thousands of updates within 2% of it.",
                 &[
-                    ("samples per insert", "max(learner_samples_per_insert)"),
-                    ("target", "max(learner_samples_per_insert_target)"),
+                    ("samples per insert", "max(quiver_learner_samples_per_insert)"),
+                    ("target", "max(quiver_learner_samples_per_insert_target)"),
                 ],
-            )
-            .wide(3),
+            ),
             Panel::lines(
                 "Buffer fill",
                 Unit::Share,
                 "Transitions against capacity, and bytes of the rings against their size.",
                 &[
-                    ("transitions", "sum(replay_items) / sum(replay_capacity)"),
-                    ("bytes", "sum(replay_bytes_used) / sum(replay_bytes_max)"),
+                    ("transitions", "sum(quiver_replay_items) / sum(quiver_replay_capacity)"),
+                    ("bytes", "sum(quiver_replay_bytes_used) / sum(quiver_replay_bytes_max)"),
                 ],
-            )
-            .wide(3),
+            ),
         ],
     )
 }
@@ -179,38 +177,34 @@ fn waiting() -> Row {
                 Unit::Share,
                 "One side always waits a little: the learner if actors are the limit (add some), actors if the learner is.",
                 &[
-                    ("learner, for a batch", "sum(rate(learner_batch_wait_seconds_total[$__rate_interval]))"),
+                    ("learner, for a batch", rate!("quiver_learner_batch_wait_seconds_total")),
                     (
                         "actors, for room",
-                        "avg(clamp_max(rate(actor_wait_seconds_total{job=\"actor\"}[$__rate_interval]), 1))",
+                        "avg(clamp_max(rate(quiver_actor_wait_seconds_total{job=\"actor\"}[$__rate_interval]), 1))",
                     ),
                 ],
-            )
-            .wide(3),
+            ),
             Panel::stack(
                 "The learner waits for",
                 Unit::Share,
                 "Share of the last minute's scrapes that found it waiting for this.",
-                &[("{for}", "max by (for) (avg_over_time(learner_waiting[1m]))")],
-            )
-            .wide(3),
+                &[("{for}", "max by (for) (avg_over_time(quiver_learner_waiting[1m]))")],
+            ),
             Panel::stack(
                 "Actors wait for",
                 Unit::Of("actors"),
                 "Actors that wait for this, over the last minute. Waiting for a shard means that the learner is the limit.",
-                &[("{for}", "sum by (for) (avg_over_time(actor_waiting{job=\"actor\"}[1m]))")],
-            )
-            .wide(3),
+                &[("{for}", "sum by (for) (avg_over_time(quiver_actor_waiting{job=\"actor\"}[1m]))")],
+            ),
             Panel::lines(
                 "Waiting at the shards",
                 Unit::Number,
                 "Insert streams that wait for the learner, and learners that wait for inserts, over the last minute.",
                 &[
-                    ("insert streams", "sum(avg_over_time(replay_writers_waiting[1m]))"),
-                    ("learners", "sum(avg_over_time(replay_grants_waiting[1m]))"),
+                    ("insert streams", "sum(avg_over_time(quiver_replay_writers_waiting[1m]))"),
+                    ("learners", "sum(avg_over_time(quiver_replay_grants_waiting[1m]))"),
                 ],
-            )
-            .wide(3),
+            ),
         ],
     )
 }
@@ -224,59 +218,43 @@ fn cost() -> Row {
                 Unit::Of("s/s"),
                 "Seconds of work per second, over all processes: 1 is one core's worth.",
                 &[
-                    ("play", "sum(rate(actor_step_seconds_sum{job=\"actor\"}[$__rate_interval]))"),
-                    ("store", "sum(rate(replay_insert_seconds_sum[$__rate_interval]))"),
-                    ("draw", "sum(rate(replay_sample_seconds_sum[$__rate_interval]))"),
+                    ("play", rate!("quiver_actor_step_seconds_sum" where "job=\"actor\"")),
+                    ("store", rate!("quiver_replay_insert_seconds_sum")),
+                    ("draw", rate!("quiver_replay_sample_seconds_sum")),
                     (
                         "unpack and copy",
-                        "sum(rate(learner_stage_seconds_total{stage=~\"unpack|copy\"}[$__rate_interval]))",
+                        rate!("quiver_learner_stage_seconds_total" where "stage=~\"unpack|copy\""),
                     ),
-                    ("train", "sum(rate(learner_update_seconds_sum[$__rate_interval]))"),
+                    ("train", rate!("quiver_learner_update_seconds_sum")),
                 ],
-            )
-            .wide(3),
+            ),
             Panel::lines(
                 "Time of one piece of work",
                 Unit::Seconds,
                 "Mean time of a decision in all lanes of an actor, of storing a chunk, drawing for a request, preparing a batch, and an update.",
                 &[
-                    (
-                        "decision",
-                        "sum(rate(actor_step_seconds_sum{job=\"actor\"}[2m])) / sum(rate(actor_step_seconds_count{job=\"actor\"}[2m]))",
-                    ),
-                    (
-                        "store a chunk",
-                        "sum(rate(replay_insert_seconds_sum[2m])) / sum(rate(replay_insert_seconds_count[2m]))",
-                    ),
-                    (
-                        "draw",
-                        "sum(rate(replay_sample_seconds_sum[2m])) / sum(rate(replay_sample_seconds_count[2m]))",
-                    ),
-                    (
-                        "prepare a batch",
-                        "sum(rate(learner_prepare_seconds_sum[2m])) / sum(rate(learner_prepare_seconds_count[2m]))",
-                    ),
-                    (
-                        "update",
-                        "sum(rate(learner_update_seconds_sum[2m])) / sum(rate(learner_update_seconds_count[2m]))",
-                    ),
+                    ("decision", mean!("quiver_actor_step_seconds" where "job=\"actor\"")),
+                    ("store a chunk", mean!("quiver_replay_insert_seconds")),
+                    ("draw", mean!("quiver_replay_sample_seconds")),
+                    ("prepare a batch", mean!("quiver_learner_prepare_seconds")),
+                    ("update", mean!("quiver_learner_update_seconds")),
                 ],
-            )
-            .wide(3),
+            ),
             Panel::stack(
                 "CPU",
                 Unit::Of("cores"),
                 "Cores taken by each kind of process.",
-                &[("{job}", "sum by (job) (rate(process_cpu_seconds_total{job!=\"prometheus\"}[$__rate_interval]))")],
-            )
-            .wide(3),
+                &[(
+                    "{job}",
+                    "sum by (job) (rate(process_cpu_seconds_total{job!=\"prometheus\"}[$__rate_interval]))",
+                )],
+            ),
             Panel::stack(
                 "Memory",
                 Unit::Bytes,
                 "Resident memory of each kind of process.",
                 &[("{job}", "sum by (job) (process_resident_memory_bytes{job!=\"prometheus\"})")],
-            )
-            .wide(3),
+            ),
         ],
     )
 }

@@ -37,6 +37,11 @@ impl Row {
     pub fn new(title: &'static str, panels: impl IntoIterator<Item = Panel>) -> Self {
         Self { title, panels: panels.into_iter().collect() }
     }
+
+    /// The same with all panels so many columns wide.
+    pub fn wide(self, width: u32) -> Self {
+        Self { panels: self.panels.into_iter().map(|panel| panel.wide(width)).collect(), ..self }
+    }
 }
 
 /// How a panel looks.
@@ -118,7 +123,7 @@ impl Panel {
         about: &'static str,
         queries: &[(&'static str, &'static str)],
     ) -> Self {
-        Self::new(Shape::Lines, 4, title, unit, about, queries)
+        Self::new(Shape::Lines, 3, title, unit, about, queries)
     }
 
     /// Areas on top of each other, likewise.
@@ -128,7 +133,7 @@ impl Panel {
         about: &'static str,
         queries: &[(&'static str, &'static str)],
     ) -> Self {
-        Self::new(Shape::Stack, 4, title, unit, about, queries)
+        Self::new(Shape::Stack, 3, title, unit, about, queries)
     }
 
     /// A histogram over time, from an expression that gives its buckets by `le`.
@@ -141,3 +146,32 @@ impl Panel {
         Self { width, ..self }
     }
 }
+
+/// A percentile of a histogram over the last two minutes, over all series or by a label.
+macro_rules! percentile {
+    ($share:literal, $histogram:literal $(by $label:literal)? $(where $matcher:literal)?) => {
+        concat!(
+            "histogram_quantile(", $share, ", sum by (le", $(", ", $label,)? ") (rate(",
+            $histogram, "_bucket", $("{", $matcher, "}",)? "[2m])))"
+        )
+    };
+}
+
+/// The mean of a histogram over the last two minutes, over all series.
+macro_rules! mean {
+    ($histogram:literal $(where $matcher:literal)?) => {
+        concat!(
+            "sum(rate(", $histogram, "_sum", $("{", $matcher, "}",)? "[2m])) / ",
+            "sum(rate(", $histogram, "_count", $("{", $matcher, "}",)? "[2m]))"
+        )
+    };
+}
+
+/// The rate of a counter in a second, summed over all series.
+macro_rules! rate {
+    ($counter:literal $(where $matcher:literal)?) => {
+        concat!("sum(rate(", $counter, $("{", $matcher, "}",)? "[$__rate_interval]))")
+    };
+}
+
+pub(crate) use {mean, percentile, rate};

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use envs::{ActionSet, Options};
+use envs::{ActionSet, EnvOptions};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [game, count] = arguments.as_slice() else { return Err("usage: frames GAME COUNT > FILE".into()) };
     let action_set = ActionSet::Minimal;
-    let options = Options {
+    let options = EnvOptions {
         frame_skip: 4,
         sticky_actions: 0.25,
         noop_max: 30,

@@ -1,11 +1,11 @@
-//! What can go wrong before or between playing, each with what to do about it.
+//! The errors of environments, each with its remedy.
 
 use std::path::PathBuf;
 
 /// Why an environment cannot be made or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvError {
-    /// There is no game of this name.
+    /// No game has this name.
     #[error("unknown game '{name}': did you mean {}? (`quiver games` lists all)", either(nearest))]
     UnknownGame {
         /// The name as it was given.
@@ -18,12 +18,12 @@ pub enum EnvError {
         "'{0}' is a game for two players, which ALE does not play alone: choose another (`quiver games` lists all)"
     )]
     TwoPlayers(String),
-    /// The game is known, its ROM is not where it should be.
+    /// The game is known, but its ROM is missing.
     #[error("the ROM of '{game}' is missing at {}: run `make setup`, or set QUIVER_ROMS", path.display())]
     RomMissing {
         /// The game.
         game: String,
-        /// Where its ROM was looked for.
+        /// The path at which its ROM was expected.
         path: PathBuf,
     },
     /// The file is the ROM of another game.
@@ -42,7 +42,7 @@ pub enum EnvError {
     #[cfg(not(feature = "ale"))]
     #[error("'{0}' is an Atari game and this program was built without ALE: build it with the feature `ale`")]
     BuiltWithoutAle(&'static str),
-    /// A setting that makes no sense.
+    /// A setting out of range.
     #[error("{name} is {value}, but must be {must_be}")]
     Option {
         /// The setting's name.

@@ -1,20 +1,19 @@
-//! Little worlds that fit in a table: the paper's linear grid-world and its 5×5 maze.
+//! Tabular worlds: the paper's linear grid-world and its 5×5 maze.
 //!
-//! A world says where each action leads. Nothing here is random and nothing is remembered, so an experiment can look at
-//! every experience there is, and values are f64 all through. That is why a grid is no [`Environment`](crate::Environment).
+//! A world is a deterministic transition table without state, so an experiment can enumerate all experiences, and values are
+//! f64 throughout. Therefore a grid does not implement [`Environment`](crate::Environment).
 
 /// Actions in every grid, in this order.
 pub const ACTIONS: [&str; 4] = ["north", "east", "south", "west"];
 
-/// East: the way to the goal of a linear grid-world.
+/// East: the direction of the goal in a linear grid-world.
 pub const EAST: usize = 1;
 
-/// Where an action led and what it brought.
+/// The result of an action.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Move {
-    /// The cell that it led to; none at the goal, where nothing follows.
+    /// The next cell; `None` at the goal, which ends the episode.
     pub next: Option<usize>,
-    /// What it brought.
     pub reward: f64,
 }
 
@@ -28,8 +27,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Cells in a row with the goal behind the last: a reward of 1 on entering it, none elsewhere. North and south lead
-    /// nowhere, and so does west from the first cell, where one starts.
+    /// Cells in a row with the goal after the last one: entering the goal has reward 1, every other step 0. North and south
+    /// stay in place, and so does west in the first cell, which is the start.
     ///
     /// # Panics
     /// If there is no cell.
@@ -44,14 +43,14 @@ impl Grid {
         Self { moves: (0..cells).map(moves).collect(), places, start: 0, goal: (0, cells) }
     }
 
-    /// The paper's maze: 5×5 with walls, −0.004 for a step, 1 at the goal. The paper shows no plan of it; ours is
-    /// `MAZE` below, whose shortest way takes 8 steps.
+    /// The paper's maze: 5×5 with walls, reward −0.004 per step and 1 at the goal. The paper does not show its plan; ours is
+    /// `MAZE` below, whose shortest path has 8 steps.
     pub fn maze() -> Self {
         Self::plan(MAZE, -0.004, 1.0)
     }
 
-    /// A world from a plan: `S` where one starts, `G` the goal, `#` a wall, anything else a cell. A wall or the border
-    /// leaves one where one is, which costs a step as well.
+    /// A world from a plan: `S` is the start, `G` the goal, `#` a wall, anything else a cell. Moving into a wall or the border
+    /// stays in place and costs a step.
     fn plan(plan: &[&str], step: f64, at_goal: f64) -> Self {
         let at =
             |row: usize, column: usize| plan.get(row).and_then(|line| line.as_bytes().get(column)).copied();
@@ -80,17 +79,17 @@ impl Grid {
         Self { moves, start, goal: find(b'G'), places }
     }
 
-    /// Number of cells, the goal not counted.
+    /// Number of cells, without the goal.
     pub fn cells(&self) -> usize {
         self.moves.len()
     }
 
-    /// Where one starts.
+    /// The start cell.
     pub fn start(&self) -> usize {
         self.start
     }
 
-    /// Where an action leads from a cell.
+    /// The result of an action in a cell.
     ///
     /// # Panics
     /// If there is no such cell or action.
@@ -98,7 +97,7 @@ impl Grid {
         self.moves[cell][action]
     }
 
-    /// Row and column of a cell, for a picture.
+    /// Row and column of a cell, for drawing.
     pub fn place(&self, cell: usize) -> (usize, usize) {
         self.places[cell]
     }
@@ -108,7 +107,7 @@ impl Grid {
         self.goal
     }
 
-    /// The fewest steps from each cell to the goal; none where there is no way.
+    /// The length of the shortest path from each cell to the goal; `None` if the goal is unreachable.
     pub fn distances(&self) -> Vec<Option<u32>> {
         let mut distances = vec![None; self.cells()];
         loop {
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_maze_has_one_goal_and_a_way_from_everywhere() {
+    fn the_maze_has_one_goal_that_every_cell_reaches() {
         let maze = Grid::maze();
         assert!(maze.distances().iter().all(Option::is_some));
         assert_eq!(maze.distances()[maze.start()], Some(8));

@@ -1,5 +1,5 @@
 //! Environments: the [`Environment`] trait, the registry of implementations ([`find`], [`make`]), and [`grid`], the paper's
-//! worlds that fit in a table.
+//! tabular worlds.
 //!
 //! An environment reports facts: the raw reward, a lost life, the newest frame. Clipping rewards, ending an episode at a lost
 //! life and stacking frames belong to the actor and the learner. Everything random comes from the seed given to [`make`], and
@@ -22,8 +22,8 @@ pub mod scale;
 pub mod stack;
 
 pub use error::EnvError;
-pub use options::{ActionSet, Options};
-pub use registry::{CARTPOLE, Entry, canonical, display_name, entries, find, games, make};
+pub use options::{ActionSet, EnvOptions};
+pub use registry::{CARTPOLE, EnvEntry, canonical, display_name, entries, find, games, make};
 
 /// The type of one element of an observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Observation {
     }
 }
 
-/// What does not change while an environment is played.
+/// The constant properties of an environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
     /// The game's name, as [`games`] lists it.
@@ -73,23 +73,23 @@ pub struct Spec {
     pub frames_per_step: u32,
 }
 
-/// What one step led to.
+/// The result of one step.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Outcome {
+pub struct StepOutcome {
     /// The points of this step, neither clipped nor scaled.
     pub reward: f32,
     /// The game is over: nothing follows.
     pub terminated: bool,
     /// The time limit cut the game off: something would have followed. Never together with `terminated`.
     pub truncated: bool,
-    /// There are fewer lives than before this step, at least one is left and the game goes on. So every death is
-    /// reported once: the last one as `terminated`, even in games that count down to no lives a little earlier.
+    /// A life was lost in this step, and at least one is left. Every death is reported once: the last one as `terminated`,
+    /// even in games whose counter reaches 0 slightly earlier.
     pub life_lost: bool,
     /// The frames that this step played.
     pub frames: u32,
 }
 
-impl Outcome {
+impl StepOutcome {
     /// Whether the episode ended, one way or the other.
     pub fn done(&self) -> bool {
         self.terminated || self.truncated
@@ -109,27 +109,27 @@ pub struct Image {
 
 /// A game in progress. A new one is at the start of its first episode.
 pub trait Environment: Send {
-    /// What does not change.
+    /// The constant properties.
     fn spec(&self) -> &Spec;
 
     /// Starts a new episode. Atari then does nothing for 1 to `noop_max` frames, so that episodes differ.
     fn reset(&mut self);
 
-    /// Plays one action. It never resets by itself; stepping after the end is a mistake of the caller.
+    /// Plays one action. It never resets by itself; a step after the end of an episode is a bug of the caller.
     ///
     /// # Panics
     ///
     /// If `action` is not an index into the spec's actions.
-    fn step(&mut self, action: usize) -> Outcome;
+    fn step(&mut self, action: usize) -> StepOutcome;
 
     /// The newest frame, alone, in the spec's shape.
     fn observation(&self) -> &[u8];
 
-    /// What a person would see now.
+    /// The current screen, for people.
     fn render(&mut self) -> Image;
 
     /// Everything that changes: emulator, random generator, counters, observation. `None` if the environment cannot save its
-    /// state, which its entry then declares ([`Entry::saves_state`]).
+    /// state, which its entry then declares ([`EnvEntry::saves_state`]).
     fn save(&self) -> Option<Vec<u8>> {
         None
     }

@@ -1,5 +1,5 @@
 //! How an environment is played. There are no defaults here: an experiment chooses. An entry declares what it ignores
-//! ([`Entry::fixed_settings`](crate::Entry::fixed_settings)).
+//! ([`EnvEntry::fixed_settings`](crate::EnvEntry::fixed_settings)).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ impl FromStr for ActionSet {
 
 /// The settings of an environment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Options {
+pub struct EnvOptions {
     /// Frames for which an action is held; at least 1. The observation is the brighter of the last two, pixel by pixel.
     pub frame_skip: u32,
     /// The probability, at each frame, that the action of the frame before is played instead.
@@ -58,7 +58,7 @@ pub struct Options {
     pub roms: Option<PathBuf>,
 }
 
-impl Options {
+impl EnvOptions {
     pub(crate) fn check(&self) -> Result<(), EnvError> {
         let error = |name, value: String, must_be| Err(EnvError::Option { name, value, must_be });
         if self.frame_skip == 0 {
@@ -75,7 +75,7 @@ impl Options {
 mod tests {
     use super::*;
 
-    const OPTIONS: Options = Options {
+    const OPTIONS: EnvOptions = EnvOptions {
         frame_skip: 4,
         sticky_actions: 0.25,
         noop_max: 30,
@@ -95,17 +95,17 @@ mod tests {
 
     #[test]
     fn impossible_settings_are_refused_by_name() {
-        let check = |options: Options, expected: &str| {
+        let check = |options: EnvOptions, expected: &str| {
             assert_eq!(options.check().unwrap_err().to_string(), expected);
         };
         assert!(OPTIONS.check().is_ok());
-        check(Options { frame_skip: 0, ..OPTIONS }, "frame_skip is 0, but must be at least 1");
+        check(EnvOptions { frame_skip: 0, ..OPTIONS }, "frame_skip is 0, but must be at least 1");
         check(
-            Options { sticky_actions: 1.5, ..OPTIONS },
+            EnvOptions { sticky_actions: 1.5, ..OPTIONS },
             "sticky_actions is 1.5, but must be between 0 and 1",
         );
         check(
-            Options { sticky_actions: f64::NAN, ..OPTIONS },
+            EnvOptions { sticky_actions: f64::NAN, ..OPTIONS },
             "sticky_actions is NaN, but must be between 0 and 1",
         );
     }

@@ -1,6 +1,6 @@
 //! The list of environments: what each is called, and what the rest of the system must know before one is made.
 //!
-//! Nothing outside this crate compares names. Settings, presets, the launcher and the plots read an environment's [`Entry`].
+//! Nothing outside this crate compares names. Settings, presets, the launcher and the plots read an environment's [`EnvEntry`].
 //! To add an environment, write its file in `registry/` with an `entry` function, and add the module and a line in [`build`].
 
 mod atari;
@@ -10,13 +10,13 @@ mod minatar_breakout;
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use crate::{EnvError, Environment, Observation, Options};
+use crate::{EnvError, EnvOptions, Environment, Observation};
 
 pub use cartpole::CARTPOLE;
 
 /// One environment in the registry.
 #[derive(Debug)]
-pub struct Entry {
+pub struct EnvEntry {
     /// The canonical name: what people type, and what a run's directory records.
     pub name: &'static str,
     /// Other names it goes by. Case, punctuation and Gym's decorations never matter; see [`find`].
@@ -41,12 +41,12 @@ pub struct Entry {
 }
 
 /// Makes an environment of an entry from options and a seed.
-type Make = fn(&Entry, &Options, u64) -> Result<Box<dyn Environment>, EnvError>;
+type Make = fn(&EnvEntry, &EnvOptions, u64) -> Result<Box<dyn Environment>, EnvError>;
 
-static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(build);
+static ENTRIES: LazyLock<Vec<EnvEntry>> = LazyLock::new(build);
 
 /// The list itself, sorted by name.
-fn build() -> Vec<Entry> {
+fn build() -> Vec<EnvEntry> {
     let mut entries = vec![cartpole::entry(), minatar_breakout::entry()];
     entries.extend(atari::entries());
     entries.sort_by_key(|entry| entry.name);
@@ -63,7 +63,7 @@ const NEAREST: usize = 3;
 const SIMILARITY_MARGIN: f64 = 0.06;
 
 /// Every environment, sorted by name.
-pub fn entries() -> &'static [Entry] {
+pub fn entries() -> &'static [EnvEntry] {
     &ENTRIES
 }
 
@@ -75,7 +75,7 @@ pub fn games() -> Vec<String> {
 /// The entry of the environment called `name`. Case, spaces, dashes and underscores do not matter, and Gym's names are
 /// understood: `MsPacman`, `ms-pacman`, `ALE/MsPacman-v5` and `MsPacmanNoFrameskip-v4` are all `ms_pacman`. An unknown
 /// name is an error that lists the nearest ones. No ROM is needed.
-pub fn find(name: &str) -> Result<&'static Entry, EnvError> {
+pub fn find(name: &str) -> Result<&'static EnvEntry, EnvError> {
     let wanted = key(&without_gym(name));
     let called = |game: &str| key(game) == wanted;
     if let Some(entry) = entries().iter().find(|entry| names(entry).any(called)) {
@@ -88,7 +88,7 @@ pub fn find(name: &str) -> Result<&'static Entry, EnvError> {
 }
 
 /// Makes an environment, at the start of its first episode. `game` may be spelled as [`find`] allows.
-pub fn make(game: &str, options: &Options, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
+pub fn make(game: &str, options: &EnvOptions, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
     let entry = find(game)?;
     options.check()?;
     (entry.make)(entry, options, seed)
@@ -113,7 +113,7 @@ fn words(name: &str) -> String {
     name.split('_').filter(|word| !word.is_empty()).map(capital).collect::<Vec<_>>().join(" ")
 }
 
-fn names(entry: &Entry) -> impl Iterator<Item = &'static str> {
+fn names(entry: &EnvEntry) -> impl Iterator<Item = &'static str> {
     entry.aliases.iter().copied().chain([entry.name])
 }
 
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn an_environment_is_what_its_entry_declares() {
-        let options = Options {
+        let options = EnvOptions {
             frame_skip: 1,
             sticky_actions: 0.0,
             noop_max: 0,
@@ -192,7 +192,12 @@ mod tests {
     }
 
     /// A restored environment of another seed plays the same 300 steps.
-    fn assert_continues_alike(original: &mut dyn Environment, name: &str, options: &Options, saved: &[u8]) {
+    fn assert_continues_alike(
+        original: &mut dyn Environment,
+        name: &str,
+        options: &EnvOptions,
+        saved: &[u8],
+    ) {
         let mut restored = make(name, options, 99).unwrap();
         restored.restore(saved).unwrap();
         let actions = original.spec().actions.len();

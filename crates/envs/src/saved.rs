@@ -1,5 +1,5 @@
-//! The envelope of a saved environment: what it is, of which game, and a checksum, so that a damaged checkpoint is an
-//! error and not a strange game.
+//! The envelope of a saved environment: format, game and a checksum, so that a damaged checkpoint is an error instead of a
+//! corrupt game.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use envs::{ActionSet, EnvError, Environment, Options, Outcome};
+use envs::{ActionSet, EnvError, EnvOptions, Environment, StepOutcome};
 
-fn options() -> Options {
-    Options {
+fn options() -> EnvOptions {
+    EnvOptions {
         frame_skip: 4,
         sticky_actions: 0.25,
         noop_max: 30,
@@ -17,7 +17,7 @@ fn options() -> Options {
 }
 
 /// Plays `steps` steps, resetting where an episode ends, and returns all that could be seen.
-fn play(environment: &mut dyn Environment, steps: usize) -> Vec<(Outcome, Vec<u8>)> {
+fn play(environment: &mut dyn Environment, steps: usize) -> Vec<(StepOutcome, Vec<u8>)> {
     let actions = environment.spec().actions.len();
     let mut seen = Vec::new();
     for step in 0..steps {
@@ -40,7 +40,7 @@ fn the_seed_decides_everything() {
 }
 
 #[test]
-fn a_restored_environment_goes_on_as_if_nothing_had_happened() {
+fn a_restored_environment_continues_like_the_original() {
     for game in ["qbert", "breakout", "seaquest"] {
         let mut original = envs::make(game, &options(), 1).unwrap();
         play(original.as_mut(), 123);
@@ -84,7 +84,7 @@ fn observations_have_the_promised_shape_and_show_something() {
 #[test]
 fn action_sets_differ_in_size_and_name_their_actions() {
     let actions = |action_set| {
-        let options = Options { action_set, ..options() };
+        let options = EnvOptions { action_set, ..options() };
         envs::make("pong", &options, 1).unwrap().spec().actions.clone()
     };
     assert_eq!(actions(ActionSet::Minimal), ["noop", "fire", "right", "left", "right-fire", "left-fire"]);
@@ -93,7 +93,7 @@ fn action_sets_differ_in_size_and_name_their_actions() {
 
 #[test]
 fn the_time_limit_truncates() {
-    let options = Options { time_limit_frames: 40, ..options() };
+    let options = EnvOptions { time_limit_frames: 40, ..options() };
     let mut pong = envs::make("pong", &options, 1).unwrap();
     for _episode in 0..2 {
         for _ in 0..9 {
@@ -107,7 +107,7 @@ fn the_time_limit_truncates() {
 
 #[test]
 fn every_death_is_reported_once() {
-    let options = Options { sticky_actions: 0.0, noop_max: 0, ..options() };
+    let options = EnvOptions { sticky_actions: 0.0, noop_max: 0, ..options() };
     let mut breakout = envs::make("breakout", &options, 1).unwrap();
     let (mut lost, mut outcome) = (0, breakout.step(1));
     while !outcome.done() {
@@ -124,7 +124,7 @@ fn every_death_is_reported_once() {
 #[test]
 fn with_certain_stickiness_no_action_is_ever_taken() {
     let run = |sticky_actions, action| {
-        let options = Options { sticky_actions, noop_max: 0, ..options() };
+        let options = EnvOptions { sticky_actions, noop_max: 0, ..options() };
         let mut pong = envs::make("pong", &options, 1).unwrap();
         (0..60).map(|_| (pong.step(action), pong.observation().to_vec())).collect::<Vec<_>>()
     };
@@ -137,7 +137,7 @@ fn a_missing_damaged_or_wrong_rom_says_what_to_do() {
     let folder = std::env::temp_dir().join(format!("quiver-envs-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let pong = folder.join("pong.bin");
-    let options = Options { roms: Some(folder.clone()), ..options() };
+    let options = EnvOptions { roms: Some(folder.clone()), ..options() };
     let error = || envs::make("pong", &options, 1).err().unwrap();
 
     assert!(matches!(error(), EnvError::RomMissing { .. }));

@@ -1,12 +1,12 @@
 //! MinAtar Breakout against traces that the reference package showed as a black box (`docs/minatar-breakout.md`).
 
-use envs::{ActionSet, Environment, Options};
+use envs::{ActionSet, EnvOptions, Environment};
 use serde_json::Value;
 
 const TRACES: &str = include_str!("fixtures/minatar_breakout.json");
 
 fn start(ball: (u64, u64)) -> Box<dyn Environment> {
-    let options = Options {
+    let options = EnvOptions {
         frame_skip: 1,
         sticky_actions: 0.0,
         noop_max: 0,

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use envs::{ActionSet, Environment, Options, roms};
+use envs::{ActionSet, EnvOptions, Environment, roms};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
@@ -96,7 +96,7 @@ fn the_emulator_plays_the_same(fixture: &Fixture) {
 }
 
 fn the_environment_shows_the_same(fixture: &Fixture) {
-    let options = Options {
+    let options = EnvOptions {
         frame_skip: SKIP,
         sticky_actions: 0.0,
         noop_max: 0,

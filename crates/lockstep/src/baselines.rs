@@ -1,12 +1,12 @@
-//! The baselines of a run, as evaluations.
+//! Plays the baselines of a run and returns their scores as evaluations.
 
 use anyhow::Result;
 use run::record::Evaluation;
 
-use crate::evaluate::{Tournament, evaluation};
+use crate::evaluate::Tournament;
 use crate::lockstep::Lockstep;
 
-/// Scores of the baselines on the same games as the trained agent.
+/// Plays the baselines on the same games as the trained agent.
 pub fn play(
     run: &Lockstep,
     tournament: &Tournament,
@@ -24,5 +24,5 @@ pub fn play(
         note,
     )?;
     let policy = run.resolved.settings.evaluation_policy;
-    Ok(played.into_iter().map(|(player, scores)| evaluation(&player, policy, scores, 0, 0)).collect())
+    Ok(played.into_iter().map(|(player, scores)| Evaluation::new(player, policy, scores)).collect())
 }

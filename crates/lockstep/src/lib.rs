@@ -1,7 +1,7 @@
-//! Actor, replay and learner joined in one thread of control.
+//! Lockstep: actor, replay and learner in one thread of control.
 //!
-//! Read [`lockstep`] for one turn of a run; a [`Watch`] observes what each update learns from. [`evaluate`] plays a run's weights for their scores. The rest is what `quiver` starts by an [`Order`]:
-//! `train` is the life of a run.
+//! Read [`lockstep`] for one turn of a run; a [`Watch`] observes what each update trains on. [`evaluate`] plays a run's
+//! weights for their scores. The rest executes a [`Command`] from `quiver`: `train` is a run from its start to its end.
 #![forbid(unsafe_code)]
 
 pub mod evaluate;
@@ -19,15 +19,15 @@ pub use learner::Watch;
 pub use lockstep::{Lockstep, Turn};
 
 use anyhow::{Result, bail};
-use run::order::Order;
+use run::command::Command;
 
-/// Does what `quiver` asks for.
-pub fn obey(order: Order) -> Result<()> {
-    match order {
-        Order::Probe => probe::probe(),
-        Order::Train { run, resolved, resume } => train::train(&run, *resolved, resume),
-        Order::Evaluate { agent, episodes, json } => evaluate::evaluate(&agent, episodes, json),
-        Order::Play { agent, video, steps_max } => play::play(&agent, &video, steps_max),
-        Order::Paper(_) => bail!("figures of the paper are quiver-paper's: type 'quiver paper --help'"),
+/// Executes a command from `quiver`.
+pub fn execute(command: Command) -> Result<()> {
+    match command {
+        Command::Probe => probe::probe(),
+        Command::Train { run, resolved, resume } => train::train(&run, *resolved, resume),
+        Command::Evaluate { agent, episodes, json } => evaluate::evaluate(&agent, episodes, json),
+        Command::Play { agent, video, steps_max } => play::play(&agent, &video, steps_max),
+        Command::Paper(_) => bail!("quiver-paper makes the paper's figures: run 'quiver paper --help'"),
     }
 }

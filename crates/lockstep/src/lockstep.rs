@@ -1,61 +1,61 @@
-//! One thread of control: play a step, store it, and learn as often as the ratio says.
+//! One thread of control: play a step, store it, and train as often as samples per insert allow.
 //!
-//! The trainer is the learner's, on a store in this process. Everything that decides the future is in [`Lockstep`], so a
-//! checkpoint is one consistent cut and the same seed gives the same weights, killed and resumed or not.
+//! The trainer is the learner's, on a store in this process. [`Lockstep`] holds all state that determines the rest of a
+//! run. So a checkpoint is one consistent cut, and the same seed gives the same weights, whether or not a run was
+//! killed and resumed.
 
 use std::io;
 
 use actor::seed::{self, Purpose};
-use actor::{EpisodeEnd, Player};
+use actor::{EpisodeEnd, Lanes};
 use anyhow::{Context, Result};
 use coordinator::store_options;
 use envs::Spec;
-use learner::checkpoint::{self, LockstepState, State};
-use learner::{Learner, LocalReplay, Trainer, Watch, setup};
+use learner::checkpoint::{self, LockstepState, RunState};
+use learner::{Learner, LocalReplay, Trainer, Watch};
 use replay::{Store, WeightsVersion};
 use run::averages::Figures;
-use run::checkpoint::{Checkpoint, Writer};
+use run::checkpoint::{Checkpoint, CheckpointWriter};
 use settings::Resolved;
 
-/// The file of a checkpoint that holds the replay.
+/// The file of a checkpoint with the replay.
 const REPLAY: &str = "replay.bin";
 
 /// A run in memory.
 pub struct Lockstep {
-    /// Its settings.
     pub resolved: Resolved,
-    /// Networks, optimiser and experience.
+    /// Networks, optimiser and replay.
     pub trainer: Trainer<LocalReplay>,
-    /// Environments.
-    pub player: Player,
+    /// The environments.
+    pub player: Lanes,
     /// Emulator frames so far.
     pub frames: u64,
-    /// Decisions so far.
+    /// Agent steps so far.
     pub agent_steps: u64,
     spec: Spec,
 }
 
-/// What one turn gave.
+/// The result of one turn.
 #[derive(Debug, Default)]
 pub struct Turn {
-    /// Games that ended.
+    /// Games that ended in this turn.
     pub episodes: Vec<EpisodeEnd>,
-    /// Updates made.
+    /// The figures of each update.
     pub updates: Vec<Figures>,
 }
 
 impl Lockstep {
-    /// A run at its start.
+    /// A new run.
     pub fn new(resolved: Resolved) -> Result<Self> {
         let settings = &resolved.settings;
-        let device = setup::device(settings.device)?;
+        let device = agents::device::open(settings.device)?;
         let spec = envs::make(&resolved.game, &settings.environment(), 0)?.spec().clone();
         let mut weights_rng = seed::generator(settings.seed, Purpose::Weights, &[]);
         let learner = Learner::new(settings, &spec, device, &mut weights_rng)?;
         let sampling = seed::generator(settings.seed, Purpose::Sampling, &[]);
         let store = Store::new(store_options(settings, &spec), 0)?;
         let replay = LocalReplay::new(settings, &spec, &learner, store, sampling)?;
-        let player = Player::new(&resolved, 0, 0, 1)?;
+        let player = Lanes::new(&resolved, 0, 0, 1)?;
         Ok(Self { resolved, trainer: Trainer { learner, replay }, player, frames: 0, agent_steps: 0, spec })
     }
 
@@ -64,17 +64,17 @@ impl Lockstep {
         self.trainer.learner.updates()
     }
 
-    /// The version of the weights that act now.
+    /// The version of the weights that choose the next actions.
     pub fn weights_version(&self) -> WeightsVersion {
         WeightsVersion { incarnation: 0, number: self.updates() }
     }
 
-    /// One decision in every lane, then all the updates that are due.
+    /// One agent step in every lane, then all updates that are due.
     pub fn turn(&mut self) -> Result<Turn> {
         self.turn_watched(&mut ())
     }
 
-    /// A turn whose updates are observed.
+    /// A turn whose updates `watch` observes.
     pub fn turn_watched(&mut self, watch: &mut dyn Watch) -> Result<Turn> {
         let weights = self.weights_version();
         let online = self.trainer.learner.online();
@@ -97,26 +97,25 @@ impl Lockstep {
         self.frames as f64 / self.resolved.settings.frames.0 as f64
     }
 
-    /// Writes everything that the run needs to continue.
-    pub fn save(&self, state: &State, writer: &mut Writer) -> io::Result<()> {
+    /// Writes everything that the run needs to resume.
+    pub fn save(&self, state: &RunState, writer: &mut CheckpointWriter) -> io::Result<()> {
         let lanes = self.player.save().map_err(io::Error::other)?;
         let sampling = self.trainer.replay.rng().clone();
-        let state = State { lockstep: Some(LockstepState { sampling, lanes }), ..state.clone() };
+        let state = RunState { lockstep: Some(LockstepState { sampling, lanes }), ..state.clone() };
         checkpoint::save(&self.trainer.learner, &state, writer)?;
         writer.file(REPLAY, |mut out| self.trainer.replay.store().save(&mut out))
     }
 
-    /// Puts a new run of the same settings where a checkpoint was written.
-    pub fn restore(&mut self, checkpoint: &Checkpoint) -> Result<State> {
+    /// Restores a new run of the same settings to a checkpoint.
+    pub fn restore(&mut self, checkpoint: &Checkpoint) -> Result<RunState> {
         let mut state = checkpoint::restore(&mut self.trainer.learner, checkpoint)?;
-        let LockstepState { sampling, lanes } = state
-            .lockstep
-            .take()
-            .context("a cluster wrote this checkpoint: resume the run without lockstep, or start another")?;
-        self.player.restore(&lanes).map_err(|error| checkpoint.nonsense(error))?;
+        let LockstepState { sampling, lanes } = state.lockstep.take().context(
+            "a cluster wrote this checkpoint: resume the run without --lockstep, or start another run",
+        )?;
+        self.player.restore(&lanes).map_err(|error| checkpoint.invalid(error))?;
         let options = self.trainer.replay.store().options().clone();
         let store = Store::load(options, 0, &mut checkpoint.reader(REPLAY)?)
-            .map_err(|error| checkpoint.nonsense(error))?;
+            .map_err(|error| checkpoint.invalid(error))?;
         let (settings, learner) = (&self.resolved.settings, &self.trainer.learner);
         self.trainer.replay = LocalReplay::new(settings, &self.spec, learner, store, sampling)?;
         (self.frames, self.agent_steps) = (state.frames, state.agent_steps);
@@ -127,24 +126,24 @@ impl Lockstep {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agents::Batch;
+    use agents::TensorBatch;
     use learner::Learner;
     use settings::Layers;
 
     #[derive(Default)]
-    struct Looker {
+    struct Recorder {
         before: Vec<u64>,
         after: Vec<u64>,
         losses: Vec<f64>,
     }
 
-    impl Watch for Looker {
-        fn before(&mut self, learner: &Learner, batch: &Batch) {
+    impl Watch for Recorder {
+        fn before(&mut self, learner: &Learner, batch: &TensorBatch) {
             self.before.push(learner.updates());
             self.losses.push(learner.examine(batch).loss.double_value(&[]));
         }
 
-        fn after(&mut self, learner: &Learner, _batch: &Batch) {
+        fn after(&mut self, learner: &Learner, _batch: &TensorBatch) {
             self.after.push(learner.updates());
         }
     }
@@ -159,18 +158,18 @@ mod tests {
     }
 
     #[test]
-    fn a_watched_run_is_the_same_and_every_update_is_seen() {
-        let (mut alone, mut watched, mut looker) = (start(), start(), Looker::default());
+    fn a_watched_run_is_the_same_and_every_update_is_observed() {
+        let (mut alone, mut watched, mut recorder) = (start(), start(), Recorder::default());
         let mut losses = Vec::new();
         for _ in 0..400 {
             losses.extend(alone.turn().unwrap().updates.iter().map(|figures| figures.loss));
-            watched.turn_watched(&mut looker).unwrap();
+            watched.turn_watched(&mut recorder).unwrap();
         }
         assert_eq!(alone.trainer.learner.save(), watched.trainer.learner.save());
         assert!(losses.len() > 250);
-        assert_eq!(looker.losses, losses, "what is examined is what is learned from");
+        assert_eq!(recorder.losses, losses, "the examined batch is the one that is trained on");
         let updates = losses.len() as u64;
-        assert_eq!(looker.before, (0..updates).collect::<Vec<_>>());
-        assert_eq!(looker.after, (1..=updates).collect::<Vec<_>>());
+        assert_eq!(recorder.before, (0..updates).collect::<Vec<_>>());
+        assert_eq!(recorder.after, (1..=updates).collect::<Vec<_>>());
     }
 }

@@ -1,25 +1,26 @@
-//! The half of `quiver` that needs libtorch: trains in lockstep, evaluates, plays.
+//! The part of `quiver` that needs libtorch: trains in lockstep, evaluates, plays.
 //!
-//! Not for people: `quiver` checks what it is told and starts this with one argument, an
-//! [`Order`](run::order::Order) as JSON. What it does is in the library beside this file.
+//! Not a user interface: `quiver` checks its command line and starts this program with one argument, a
+//! [`Command`](run::command::Command) as JSON. The library beside this file executes it.
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, bail};
 
 fn main() {
-    if let Err(error) = run_order() {
+    if let Err(error) = run_command() {
         let text = format!("{error:#}");
-        run::output::note(&format!("error: {}", text.split_whitespace().collect::<Vec<_>>().join(" ")));
+        run::output::print_note(&format!("error: {}", text.split_whitespace().collect::<Vec<_>>().join(" ")));
         std::process::exit(1);
     }
 }
 
-fn run_order() -> Result<()> {
+fn run_command() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let (Some(order), None) = (arguments.next(), arguments.next()) else {
+    let (Some(command), None) = (arguments.next(), arguments.next()) else {
         bail!("this program is started by 'quiver': type 'quiver --help'");
     };
-    let order = serde_json::from_str(&order)
-        .context("not an order; 'quiver' and 'quiver-lockstep' differ in version, run make build")?;
-    lockstep::obey(order)
+    let command = serde_json::from_str(&command).context(
+        "unknown command: 'quiver' and 'quiver-lockstep' have different versions, run `make build`",
+    )?;
+    lockstep::execute(command)
 }

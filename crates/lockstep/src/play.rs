@@ -1,18 +1,18 @@
-//! Plays one game and keeps what a person would see.
+//! Plays one game and records it as a video.
 
 use std::path::Path;
 
 use actor::evaluation::Game;
 use anyhow::Result;
-use run::order::Agent;
+use run::command::TrainedAgent;
 
-use crate::evaluate::{Tournament, TrainedAgent};
+use crate::evaluate::{LoadedAgent, Tournament};
 use crate::video::Video;
-use run::output::say;
+use run::output::print_line;
 
-/// `quiver play`.
-pub fn play(agent: &Agent, path: &Path, steps_max: u64) -> Result<()> {
-    let trained = TrainedAgent::load(agent)?;
+/// Executes `quiver play`.
+pub fn play(agent: &TrainedAgent, path: &Path, steps_max: u64) -> Result<()> {
+    let trained = LoadedAgent::load(agent)?;
     let tournament = Tournament::new(&trained.resolved, agent.seed);
     let mut game = Game::start(&tournament.games(), 0)?;
     let entry = envs::find(&trained.resolved.game)?;
@@ -32,6 +32,6 @@ pub fn play(agent: &Agent, path: &Path, steps_max: u64) -> Result<()> {
     bar.finish_and_clear();
     let written = video.finish()?;
     let ended = if done { "game over" } else { "stopped by --steps-max" };
-    say(&format!("score {} after {steps} decisions ({ended}); {written}", game.score()));
+    print_line(&format!("score {} after {steps} decisions ({ended}); {written}", game.score()));
     Ok(())
 }

@@ -1,13 +1,13 @@
-//! Progress of work with a known end.
+//! A progress bar for work of known length.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Time between two changes of a counter.
+/// Time between two redraws of a bar.
 const COUNTER_EVERY: Duration = Duration::from_millis(200);
 
-/// A plain counter for work with a known end; hidden where there is no terminal.
+/// A progress bar that counts to `count`; hidden without a terminal.
 pub fn counter(count: u64, what: &str) -> ProgressBar {
     let bar = ProgressBar::new(count);
     let style = format!("{{bar:24.cyan/blue}} {{pos}}/{{len}} {what} · {{eta}} left");

@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::process::Command;
 
-use run::event::Outcome;
+use run::event::RunOutcome;
 use settings::Resolved;
 
 /// Draws the curve and prints the summary.
-pub fn print(path: &Path, resolved: &Resolved, outcome: &Outcome) {
+pub fn print(path: &Path, resolved: &Resolved, outcome: &RunOutcome) {
     run::summary::print(path, resolved, outcome, draw_curve(path));
 }
 
-/// Drawing belongs to the other half of the command.
+/// Draws the curve by `quiver plot`: this program does not link the plotting code.
 fn draw_curve(path: &Path) -> Result<(), String> {
     let quiver = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("quiver");
     let output = Command::new(quiver).arg("plot").arg(path).output().map_err(|error| error.to_string())?;

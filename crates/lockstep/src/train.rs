@@ -1,29 +1,28 @@
-//! The life of a run: turns until the frame budget, evaluations and checkpoints between them, a summary at the end.
+//! A lockstep run: turns until the frame budget, evaluations and checkpoints in between, a summary at the end.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use actor::seed::{self, Purpose};
 use anyhow::{Context, Result};
-use learner::checkpoint::{self, State};
+use learner::checkpoint::{self, RunState};
 use learner::journal::{FINAL, Journal};
 use learner::replay::Replay;
 use run::RunDir;
 use run::checkpoint::{Checkpoint, CheckpointError};
-use run::progress::Progress;
+use run::progress::ProgressDisplay;
 use run::record::{AGENT, Cut, Evaluation, Record};
 use settings::Resolved;
 
 use crate::baselines;
-use crate::evaluate::{Tournament, evaluation};
+use crate::evaluate::Tournament;
 use crate::lockstep::Lockstep;
 use crate::summary;
 
-/// Trains a new run in `path`, or goes on with the one that is there.
+/// Trains a new run in `path`, or resumes the one there.
 pub fn train(path: &Path, resolved: Resolved, resume: bool) -> Result<()> {
     tch::set_num_threads(resolved.settings.torch_threads as i32);
-    let stop = stop_signal()?;
+    let stop = learner::stop_signal()?;
     let mut training =
         if resume { Training::resume(path, resolved)? } else { Training::start(path, resolved)? };
     training.run(&stop)
@@ -33,16 +32,16 @@ pub fn train(path: &Path, resolved: Resolved, resume: bool) -> Result<()> {
 struct Training {
     journal: Journal,
     run: Lockstep,
-    progress: Progress,
+    progress: ProgressDisplay,
 }
 
 impl Training {
     fn start(path: &Path, resolved: Resolved) -> Result<Self> {
-        // The run is built first: if memory, ROM or device is missing, no directory is left behind.
+        // The run is built first: if memory, ROM or device is missing, no run directory is left behind.
         let run = Lockstep::new(resolved)?;
         let directory = RunDir::create(path, &run.resolved)?;
         let record = Record::open(directory.path(), &Cut::default()).inspect_err(|_| directory.discard())?;
-        let mut training = Self::new(Journal::new(directory, record, State::default()), run);
+        let mut training = Self::new(Journal::new(directory, record, RunState::default()), run);
         training.evaluate().inspect_err(|_| training.journal.discard())?;
         Ok(training)
     }
@@ -50,14 +49,14 @@ impl Training {
     fn resume(path: &Path, resolved: Resolved) -> Result<Self> {
         let (directory, _) = RunDir::open(path)?;
         let folder = directory.checkpoints();
-        run::checkpoint::tidy(&folder).context("can't tidy the checkpoints; free some space")?;
+        run::checkpoint::tidy(&folder).context("can't clean up the checkpoints; free some disk space")?;
         let mut run = Lockstep::new(resolved)?;
         let checkpoint = match Checkpoint::newest(&folder) {
             Err(CheckpointError::None(_)) => {
-                // Ended before its first checkpoint: in lockstep, starting over is resuming.
+                // The run stopped before its first checkpoint. In lockstep, starting over gives the same run.
                 let record = Record::open(directory.path(), &Cut::default())?;
-                let mut training = Self::new(Journal::new(directory, record, State::default()), run);
-                training.progress.say("there is no checkpoint yet: starting from the first frame");
+                let mut training = Self::new(Journal::new(directory, record, RunState::default()), run);
+                training.progress.print_line("no checkpoint yet: starting from the first frame");
                 training.evaluate()?;
                 return Ok(training);
             }
@@ -65,21 +64,21 @@ impl Training {
         };
         let state = run.restore(&checkpoint)?;
         directory.write_config(&run.resolved)?;
-        let goes_further = run.frames < run.resolved.settings.frames.0;
-        // A run that had ended has nothing after its last checkpoint but its final evaluation, which stays.
-        let had_ended = folder.join(FINAL).is_dir();
-        let cut = if goes_further && had_ended { Cut::whole() } else { state.cut.clone() };
-        if goes_further {
-            run::checkpoint::remove(&folder, FINAL).context("can't delete the former end")?;
+        let continues = run.frames < run.resolved.settings.frames.0;
+        // After its last checkpoint, a finished run has only recorded its final evaluation, which is kept.
+        let was_finished = folder.join(FINAL).is_dir();
+        let cut = if continues && was_finished { Cut::whole() } else { state.cut.clone() };
+        if continues {
+            run::checkpoint::remove(&folder, FINAL).context("can't delete the former final checkpoint")?;
         }
         let record = Record::open(directory.path(), &cut)?;
         let training = Self::new(Journal::new(directory, record, state), run);
-        training.progress.say(&format!("going on from {}", checkpoint.path().display()));
+        training.progress.print_line(&format!("resuming from {}", checkpoint.path().display()));
         Ok(training)
     }
 
     fn new(journal: Journal, run: Lockstep) -> Self {
-        let mut progress = Progress::new(&run.resolved);
+        let mut progress = ProgressDisplay::new(&run.resolved);
         progress.begin(&run.resolved, journal.path(), run.frames);
         Self { journal, run, progress }
     }
@@ -98,7 +97,8 @@ impl Training {
             }
             let stopped = stop.load(Ordering::Relaxed);
             if stopped {
-                self.progress.say("stopping: writing a checkpoint (once more: quit at once, without one)");
+                self.progress
+                    .print_line("stopping: writing a checkpoint (Ctrl-C again: quit at once, without one)");
             }
             if checkpoint || stopped || self.run.frames >= budget {
                 self.checkpoint()?;
@@ -122,10 +122,10 @@ impl Training {
         for end in turn.episodes {
             self.journal.episode(end.score, end.steps, end.truncated)?;
         }
-        let (updates, made) = (self.run.updates(), turn.updates.len() as u64);
-        for (number, figures) in (updates - made + 1..).zip(&turn.updates) {
+        let updates = self.run.updates();
+        for figures in &turn.updates {
             self.journal.update(figures);
-            self.journal.training(number, &self.run.trainer.replay.status())?;
+            self.journal.training(updates, &self.run.trainer.replay.status())?;
         }
         if self.progress.is_due() {
             let replay = self.run.trainer.replay.status();
@@ -149,13 +149,15 @@ impl Training {
         let tournament = self.tournament();
         let learner = &self.run.trainer.learner;
         let behaviour = actor::rules::evaluation_behaviour(learner.agent(), policy);
-        let who = actor::evaluation::Who::Agent(learner.agent(), learner.online(), behaviour);
-        let scores = tournament
-            .play(who, episodes, |done| self.progress.note(&format!("{what}: game {done} of {episodes}")))?;
-        Ok(evaluation(AGENT, policy, scores, self.run.frames, self.run.updates()))
+        let player = actor::evaluation::PlayerKind::Agent(learner.agent(), learner.online(), behaviour);
+        let scores = tournament.play(player, episodes, |done| {
+            self.progress.set_status(&format!("{what}: game {done} of {episodes}"))
+        })?;
+        let (frames, updates) = (self.run.frames, self.run.updates());
+        Ok(Evaluation { frames, updates, ..Evaluation::new(AGENT, policy, scores) })
     }
 
-    /// Games of an evaluation now; another count of frames means other games.
+    /// The games of an evaluation at the current frame. Their seed depends on the frame.
     fn tournament(&self) -> Tournament {
         let seed =
             seed::number(self.run.resolved.settings.seed, Purpose::EvaluationEnvironment, &[self.run.frames]);
@@ -173,7 +175,7 @@ impl Training {
         Ok(())
     }
 
-    /// The end. The last checkpoint is written, so whoever stops this can have it again by resuming.
+    /// Evaluates the finished run. The last checkpoint is already written, so a run that is stopped now can be resumed.
     fn finish(&mut self, stop: &AtomicBool) -> Result<()> {
         let settings = self.run.resolved.settings.clone();
         let mut evaluations = vec![self.play_agent(settings.evaluate_final_episodes, "final evaluation")?];
@@ -181,7 +183,7 @@ impl Training {
             return self.stopped();
         }
         if settings.baselines {
-            let note = |what: &str| self.progress.note(what);
+            let note = |what: &str| self.progress.set_status(what);
             evaluations.extend(baselines::play(
                 &self.run,
                 &self.tournament(),
@@ -197,14 +199,4 @@ impl Training {
         summary::print(self.journal.path(), &self.run.resolved, &outcome);
         Ok(())
     }
-}
-
-/// True once SIGINT or SIGTERM came; a second one ends the process at once.
-fn stop_signal() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
-        signal_hook::flag::register(signal, stop.clone())?;
-    }
-    Ok(stop)
 }

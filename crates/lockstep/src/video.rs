@@ -1,6 +1,6 @@
-//! Pictures one after another, to a file people can watch.
+//! Writes a sequence of pictures as a video.
 //!
-//! GIF is written here. MP4 needs ffmpeg; where there is none, the pictures go to a folder as PNG, and it is said.
+//! GIF is encoded here. MP4 needs ffmpeg; without it, the pictures are written to a folder as PNG, with a message.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -10,13 +10,13 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, bail};
 use envs::Image;
 
-/// Atari's pixels are enlarged so many times in an MP4.
+/// Factor by which an MP4 enlarges the pictures.
 const ENLARGE: usize = 3;
 
-/// A video being written.
+/// A video that is being written.
 pub struct Video {
     path: PathBuf,
-    /// What is written until it is whole: a file beside the wanted one, or the folder itself.
+    /// Written until the video is complete: a file beside `path`, or the folder of pictures.
     partial: PathBuf,
     sink: Sink,
 }
@@ -28,10 +28,10 @@ enum Sink {
 }
 
 impl Video {
-    /// Opens a video of the format its ending says: `.gif`, `.mp4`, or a folder of PNG pictures.
+    /// Opens a video. The file extension chooses the format: `.gif`, `.mp4`, or none for a folder of PNG pictures.
     pub fn create(path: &Path, first: &Image, pictures_per_second: f64) -> Result<Self> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
+            fs::create_dir_all(folder).with_context(|| format!("can't create {}", folder.display()))?;
         }
         if path.is_dir() {
             return Self::png(path, "");
@@ -44,7 +44,7 @@ impl Video {
                     let partial = path.with_extension("partial.mp4");
                     Ok(Self { path: path.into(), partial, sink: Sink::Mp4(child) })
                 }
-                None => Self::png(&path.with_extension(""), "ffmpeg, which makes MP4, was not found"),
+                None => Self::png(&path.with_extension(""), "ffmpeg, which encodes MP4, was not found"),
             },
             None => Self::png(path, ""),
             Some(other) => bail!("can't write .{other}: use .mp4, .gif, or a folder for PNG pictures"),
@@ -62,7 +62,7 @@ impl Video {
     }
 
     fn png(folder: &Path, why: &'static str) -> Result<Self> {
-        fs::create_dir_all(folder).with_context(|| format!("can't make {}", folder.display()))?;
+        fs::create_dir_all(folder).with_context(|| format!("can't create {}", folder.display()))?;
         Ok(Self { path: folder.into(), partial: folder.into(), sink: Sink::Png { count: 0, why } })
     }
 
@@ -76,7 +76,7 @@ impl Video {
                 encoder.write_frame(&frame).with_context(|| format!("can't write {}", path.display()))
             }
             Sink::Mp4(child) => {
-                let input = child.stdin.as_mut().context("ffmpeg takes no input")?;
+                let input = child.stdin.as_mut().context("ffmpeg has no standard input")?;
                 input.write_all(&image.rgb).context("ffmpeg stopped early; see its message above")
             }
             Sink::Png { count, .. } => {
@@ -86,7 +86,7 @@ impl Video {
         }
     }
 
-    /// Closes the video and says what was written.
+    /// Closes the video and describes what was written.
     pub fn finish(self) -> Result<String> {
         let path = self.path.display();
         match self.sink {
@@ -112,7 +112,7 @@ impl Video {
     }
 }
 
-/// A GIF picture with exact colours: these games show fewer than 256 at a time.
+/// A GIF picture. Its colours are exact if there are at most 256, as in all supported games.
 fn indexed(image: &Image) -> gif::Frame<'static> {
     let (pixels, _) = image.rgb.as_chunks::<3>();
     let mut palette: Vec<[u8; 3]> = pixels.to_vec();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_takes_png_pictures_and_odd_endings_are_refused() {
+    fn a_folder_gets_png_pictures_and_unknown_extensions_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let mut video = Video::create(&folder.path().join("pictures"), &image(1), 15.0).unwrap();
         video.add(&image(1)).unwrap();

@@ -1,4 +1,4 @@
-//! Writes the page of an invented run to standard output, for whoever works on how it looks:
+//! Writes the page of an invented run to standard output, for work on its design:
 //!
 //! ```sh
 //! cargo run --release -p quiver-page --example invented > page.html
@@ -6,10 +6,10 @@
 #![forbid(unsafe_code)]
 
 use page::{History, Sample, html};
-use run::curve::Point;
+use run::curve::CurvePoint;
 use settings::Layers;
 
-/// An hour of a run that fills its replay for four minutes, is then held back by its actors, and loses one for a while.
+/// An hour of a run that fills its replay for four minutes, is then limited by its actors, and loses one for a while.
 fn main() {
     let resolved = Layers::default().resolve(Some("space_invaders")).expect("a known game");
     let mut history = History::new();
@@ -40,7 +40,7 @@ fn main() {
         }
         if second % 400 == 399 {
             let mean = 150.0 + 420.0 * (1.0 - (-time / 1800.0).exp()) + 25.0 * (time / 500.0).sin();
-            history.evaluations.push(Point { frames: sample.frames as f64, mean, error: 32.0 });
+            history.evaluations.push(CurvePoint { frames: sample.frames as f64, mean, error: 32.0 });
         }
         history.push(sample.clone());
     }

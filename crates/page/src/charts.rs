@@ -1,34 +1,33 @@
-//! The pictures of the page: speeds, score, ratio, replay and time, each with a text that tells the same.
+//! The charts of the page: rates, score, ratio, replay and time, each with a text alternative.
 
 use plot::{Axis, Colour, Layer, Page, Panel, PlotError, number};
 use settings::units::duration;
 
-use crate::history::{Sample, Stretch};
+use crate::history::{Interval, Sample};
 use crate::story::{NOW_SECONDS, Shares, Story};
 use crate::time::TimeAxis;
 
-/// As many points as a curve shows: more would be noise on a small picture.
+/// Maximum points of a curve: more would be noise on a small chart.
 const POINTS_MAX: usize = 120;
 
-/// Width and height of a picture, in units in which its letters are 13.5 high.
+/// Width and height of a chart, in units in which its text is 13.5 high.
 const SIZE: (u32, u32) = (460, 220);
 
-/// Dashes of what a curve should reach.
+/// Dash and gap of target lines.
 const DASHES: (f64, f64) = (6.0, 4.0);
 
-/// A picture of the page.
+/// A chart of the page.
 pub struct Chart {
-    /// Its own on the page.
+    /// Unique id on the page.
     pub id: &'static str,
-    /// What it shows.
     pub heading: &'static str,
-    /// The same in words.
+    /// Text alternative.
     pub text: String,
     panel: Panel,
 }
 
 impl Chart {
-    /// The picture as an SVG element.
+    /// The chart as an SVG element.
     pub fn element(&self) -> Result<String, PlotError> {
         let mut page = Page::new("", "");
         page.size = SIZE;
@@ -37,7 +36,7 @@ impl Chart {
     }
 }
 
-/// All pictures, in the order of the page.
+/// All charts, in the order of the page.
 pub fn charts(story: &Story<'_>) -> Vec<Chart> {
     let samples = story.history.thinned(POINTS_MAX);
     let time = TimeAxis::new(story.now().seconds);
@@ -58,8 +57,8 @@ fn speed(
     time: &TimeAxis,
     count: fn(&Sample) -> u64,
 ) -> Chart {
-    let speeds = over(samples, |first, last| Stretch::new(first, last).speed(|sample| count(sample) as f64));
-    let text = spoken(&speeds, time);
+    let speeds = over(samples, |first, last| Interval::new(first, last).rate(|sample| count(sample) as f64));
+    let text = summary(&speeds, time);
     let panel = Panel::new("", time.axis(), upwards(&speeds)).with(Layer::curve(
         "",
         Colour::Blue,
@@ -77,7 +76,7 @@ fn score(story: &Story<'_>, samples: &[Sample]) -> Chart {
     let training: Vec<_> = training.map(|(frames, score)| (frames / per_unit, score, 0.0)).collect();
     let newest = match evaluations.last() {
         Some(point) => format!(
-            "{} evaluation{}; the newest is {} ± {} at frame {}.",
+            "{} evaluation{}; the latest is {} ± {} at frame {}.",
             evaluations.len(),
             if evaluations.len() == 1 { "" } else { "s" },
             short(point.mean),
@@ -87,7 +86,7 @@ fn score(story: &Story<'_>, samples: &[Sample]) -> Chart {
         None => "No evaluation yet.".into(),
     };
     let text = match story.now().training_score {
-        Some(score) => format!("{newest} The newest training games score {} on average.", short(score)),
+        Some(score) => format!("{newest} Recent training games have a mean score of {}.", short(score)),
         None => newest,
     };
     let panel = Panel::new("", Axis::linear(unit), Axis::linear(""))
@@ -112,9 +111,9 @@ fn ratio(story: &Story<'_>, samples: &[Sample], time: &TimeAxis) -> Chart {
             panel = panel.with(time.level("target", target));
             format!("The target is {}.", short(target))
         }
-        None => "There is no target: actors and learner run free.".into(),
+        None => "There is no target: actors and learner are decoupled.".into(),
     };
-    let text = format!("{wanted} {}", spoken(&ratios, time));
+    let text = format!("{wanted} {}", summary(&ratios, time));
     Chart { id: "ratio", heading: "Samples per insert", text, panel }
 }
 
@@ -137,7 +136,7 @@ fn replay(story: &Story<'_>, samples: &[Sample], time: &TimeAxis) -> Chart {
     let panel = Panel::new("", time.axis(), Axis::linear("%").range(0.0..104.0))
         .with(Layer::curve("transitions", Colour::Blue, time.curve(&items)))
         .with(Layer::curve("bytes", Colour::Orange, time.curve(&bytes)).dashes(DASHES.0, DASHES.1));
-    Chart { id: "replay", heading: "How full the replay is", text, panel }
+    Chart { id: "replay", heading: "Replay usage", text, panel }
 }
 
 fn shares(samples: &[Sample], time: &TimeAxis) -> Chart {
@@ -152,12 +151,12 @@ fn shares(samples: &[Sample], time: &TimeAxis) -> Chart {
     let mut panel = Panel::new("", time.axis(), Axis::linear("%").range(0.0..104.0));
     let mut texts = Vec::new();
     for (name, colour, points) in parts {
-        texts.push(format!("{name}: {}", spoken(&points, time)));
+        texts.push(format!("{name}: {}", summary(&points, time)));
         panel = panel.with(Layer::curve(name, colour, time.curve(&points)));
     }
     let beside = curve(|shares| shares.preparing);
-    texts.push(format!("preparing batches, beside it: {}", spoken(&beside, time)));
-    let beside = Layer::dashed("preparing", Colour::Grey, time.places(&beside)).dashes(DASHES.0, DASHES.1);
+    texts.push(format!("preparing batches, in parallel: {}", summary(&beside, time)));
+    let beside = Layer::dashed("preparing", Colour::Grey, time.points(&beside)).dashes(DASHES.0, DASHES.1);
     Chart {
         id: "time",
         heading: "Where the learner's time goes",
@@ -166,8 +165,8 @@ fn shares(samples: &[Sample], time: &TimeAxis) -> Chart {
     }
 }
 
-/// A value for each sample and the one before it by as many seconds as figures of now are over, as (seconds, value). A
-/// slow update is counted when it ends, so neighbours alone would show nothing and then too much.
+/// A value for each pair of a sample and the sample [`NOW_SECONDS`] before it, as (seconds, value). Neighbours alone would
+/// give spikes, because a slow update is counted when it ends.
 fn over(samples: &[Sample], value: impl Fn(&Sample, &Sample) -> Option<f64>) -> Vec<(f64, f64)> {
     let mut before = 0;
     let mut points = Vec::with_capacity(samples.len());
@@ -184,26 +183,26 @@ fn finite(points: &[(f64, f64)]) -> impl DoubleEndedIterator<Item = f64> {
     points.iter().map(|(_, value)| *value).filter(|value| value.is_finite())
 }
 
-/// From zero to a little above all values.
+/// An axis from zero to slightly above the largest value.
 fn upwards(points: &[(f64, f64)]) -> Axis {
     Axis::linear("").range(0.0..1.1 * finite(points).fold(0.0, f64::max))
 }
 
-/// All values, and enough around the target that a deviation of a few percent looks small.
+/// An axis of all values and at least ±20% around the target, so that a deviation of a few percent looks small.
 fn around(points: &[(f64, f64)], target: Option<f64>) -> Axis {
     let Some(target) = target else { return upwards(points) };
     let (low, high) = (0.8 * target, 1.2 * target);
     Axis::linear("").range(finite(points).fold(low, f64::min)..finite(points).fold(high, f64::max))
 }
 
-/// A curve for those who do not see it.
-fn spoken(points: &[(f64, f64)], time: &TimeAxis) -> String {
-    let Some(now) = finite(points).next_back() else { return "Nothing yet.".into() };
+/// The text alternative of a curve.
+fn summary(points: &[(f64, f64)], time: &TimeAxis) -> String {
+    let Some(now) = finite(points).next_back() else { return "No data yet.".into() };
     let (least, most) = (finite(points).fold(now, f64::min), finite(points).fold(now, f64::max));
-    format!("Now {}; over {} from {} to {}.", short(now), duration(time.seconds), short(least), short(most))
+    format!("Now {}; in {} between {} and {}.", short(now), duration(time.seconds), short(least), short(most))
 }
 
-/// A number with no more digits than one reads at a glance.
+/// A number with about three digits.
 pub fn short(value: f64) -> String {
     let decimals = match value.abs() {
         large if large >= 100.0 => 1.0,
@@ -213,7 +212,7 @@ pub fn short(value: f64) -> String {
     if value.is_finite() { number((value * decimals).round() / decimals) } else { "unknown".into() }
 }
 
-/// What the axis of frames counts in, and how many frames that is.
+/// The unit of the frame axis, and the frames per unit.
 fn frame_unit(frames: f64) -> (&'static str, f64) {
     match frames {
         large if large >= 1e6 => ("million frames", 1e6),
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_now_and_then_has_a_steady_speed() {
+    fn slow_updates_have_a_steady_rate() {
         let sample = |second: u32| Sample {
             seconds: f64::from(second),
             updates: u64::from(second / 5),
@@ -251,7 +250,7 @@ mod tests {
         };
         let samples: Vec<Sample> = (0..60).map(sample).collect();
         let speed =
-            |first: &Sample, last: &Sample| Stretch::new(first, last).speed(|sample| sample.updates as f64);
+            |first: &Sample, last: &Sample| Interval::new(first, last).rate(|sample| sample.updates as f64);
         let speeds = over(&samples, speed);
         assert_eq!(speeds.len(), 59);
         assert!(speeds[9..].iter().all(|(_, speed)| *speed == 0.2), "{speeds:?}");
@@ -259,9 +258,9 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_is_told_in_words() {
+    fn a_curve_has_a_text_alternative() {
         let points = [(1.0, 3.0), (2.0, f64::NAN), (3.0, 5.0), (4.0, 4.0)];
-        assert_eq!(spoken(&points, &TimeAxis::new(90.0)), "Now 4; over 1 min 30 s from 3 to 5.");
-        assert_eq!(spoken(&[], &TimeAxis::new(0.0)), "Nothing yet.");
+        assert_eq!(summary(&points, &TimeAxis::new(90.0)), "Now 4; in 1 min 30 s between 3 and 5.");
+        assert_eq!(summary(&[], &TimeAxis::new(0.0)), "No data yet.");
     }
 }

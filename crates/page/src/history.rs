@@ -1,35 +1,35 @@
-//! What a learner looked like from its start until now, in bounded memory.
+//! The history of a learner since its start, in bounded memory.
 //!
-//! Counts are kept as they stood, not as speeds, so leaving samples out loses detail and no truth: the speed between two
-//! that are left is the mean of all that lay between. The last minute is kept second by second.
+//! Samples store counts, not rates. Dropping samples therefore loses detail but no accuracy: the rate between two remaining
+//! samples is the mean over the whole interval. The last minute is kept second by second.
 
 use std::collections::VecDeque;
 
 use replay::ReplayStatus;
-use run::curve::Point;
+use run::curve::CurvePoint;
 
-/// Samples of the whole time, at most. When there are as many, every second one goes.
+/// Maximum samples of the whole time. At this number every second sample is dropped.
 const KEPT_MAX: usize = 512;
 
 /// Samples of the last minute.
 const RECENT_MAX: usize = 61;
 
-/// How a learner stands at one moment. Counts and seconds only grow.
+/// The state of a learner at one moment. Counts and seconds only grow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// Seconds since this learner began.
+    /// Seconds since this learner started.
     pub seconds: f64,
     /// Frames of the whole run.
     pub frames: u64,
     /// Updates of the whole run.
     pub updates: u64,
-    /// Seconds for which the training thread has waited for a batch.
+    /// Seconds that the training thread has waited for batches.
     pub waited: f64,
     /// Seconds that it has spent on updates.
     pub trained: f64,
-    /// Seconds spent on sampling, unpacking and copying batches, which is done beside the training.
+    /// Seconds spent on sampling, unpacking and copying batches, in parallel with training.
     pub prepared: f64,
-    /// Mean score of the newest training games.
+    /// Mean score of recent training games.
     pub training_score: Option<f64>,
     /// Actors that are connected.
     pub actors: u32,
@@ -39,28 +39,28 @@ pub struct Sample {
     pub replay: ReplayStatus,
 }
 
-/// Samples in the order of time, and what else there is to tell.
+/// Samples in order of time, and the evaluations.
 #[derive(Clone, Debug)]
 pub struct History {
     kept: Vec<Sample>,
-    /// One sample of so many is kept.
+    /// One sample out of this many is kept.
     stride: usize,
-    /// Samples since the last that was kept.
+    /// Samples since the last kept one.
     passed: usize,
     recent: VecDeque<Sample>,
-    /// The agent's evaluations, of former lives of the learner too.
-    pub evaluations: Vec<Point>,
-    /// Scores of training games before this life of the learner, as (frames, score).
+    /// The agent's evaluations, including those before a restart of the learner.
+    pub evaluations: Vec<CurvePoint>,
+    /// Scores of training games before this start of the learner, as (frames, score).
     pub past_scores: Vec<(f64, f64)>,
     /// Whether the run has ended.
     pub is_finished: bool,
-    /// Shards that the run wants to answer.
+    /// Number of shards that the run uses.
     pub shards: u32,
 }
 
 impl History {
-    /// Nothing has happened yet.
-    #[expect(clippy::new_without_default, reason = "a history begins where someone says so")]
+    /// An empty history.
+    #[expect(clippy::new_without_default, reason = "a history starts explicitly, never as a fallback")]
     pub fn new() -> Self {
         Self {
             kept: Vec::new(),
@@ -74,7 +74,7 @@ impl History {
         }
     }
 
-    /// Adds the newest sample. Meant to be called once a second.
+    /// Adds a sample. Call it once a second.
     pub fn push(&mut self, sample: Sample) {
         if self.recent.len() == RECENT_MAX {
             self.recent.pop_front();
@@ -93,7 +93,7 @@ impl History {
                 index % 2 == 1
             });
             self.stride *= 2;
-            // The last of an even number has just gone.
+            // Of an even number of samples the last one was dropped.
             self.passed = self.stride / 2;
         }
     }
@@ -103,7 +103,7 @@ impl History {
         self.recent.back()
     }
 
-    /// The whole time in at most so many samples, the first and the newest among them.
+    /// The whole time in about `most` samples, including the first and the newest.
     pub fn thinned(&self, most: usize) -> Vec<Sample> {
         let newest = self.now().filter(|now| self.kept.last().is_some_and(|last| last.seconds < now.seconds));
         let all: Vec<Sample> = self.kept.iter().chain(newest).cloned().collect();
@@ -115,39 +115,36 @@ impl History {
         thinned
     }
 
-    /// What has changed over about the last so many seconds.
-    pub fn lately(&self, seconds: f64) -> Stretch {
+    /// The change over about the last `seconds` seconds.
+    pub fn over_last(&self, seconds: f64) -> Interval {
         let now = self.now().cloned().unwrap_or_default();
         let is_before = |sample: &&Sample| sample.seconds <= now.seconds - seconds;
         let before = self.recent.iter().rev().find(is_before);
         let before = before.or_else(|| self.kept.iter().rev().find(is_before));
         let first = before.or(self.kept.first()).cloned().unwrap_or_default();
-        Stretch { first, last: now }
+        Interval { first, last: now }
     }
 }
 
 /// From one sample to a later one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stretch {
-    /// Where it begins.
+pub struct Interval {
     pub first: Sample,
-    /// Where it ends.
     pub last: Sample,
 }
 
-impl Stretch {
-    /// From `first` to `last`.
+impl Interval {
     pub fn new(first: &Sample, last: &Sample) -> Self {
         Self { first: first.clone(), last: last.clone() }
     }
 
-    /// How long it is.
+    /// Its length in seconds.
     pub fn seconds(&self) -> f64 {
         self.last.seconds - self.first.seconds
     }
 
-    /// How much something grew each second; nothing for a stretch of no length. A count that went back is no speed.
-    pub fn speed(&self, of: impl Fn(&Sample) -> f64) -> Option<f64> {
+    /// The rate of a count per second; `None` for an interval of length 0. A count that dropped has rate 0.
+    pub fn rate(&self, of: impl Fn(&Sample) -> f64) -> Option<f64> {
         let grown = (of(&self.last) - of(&self.first)).max(0.0);
         (self.seconds() > 0.0).then(|| grown / self.seconds())
     }
@@ -167,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_the_whole_time_stays_in_sight() {
+    fn memory_is_bounded_and_the_whole_time_is_covered() {
         for seconds in [1, 2, 511, 512, 513, 5_000, 100_000] {
             let history = filled(seconds);
             assert!(history.kept.len() < KEPT_MAX && history.recent.len() <= RECENT_MAX);
@@ -182,32 +179,32 @@ mod tests {
     }
 
     #[test]
-    fn leaving_samples_out_does_not_change_speeds() {
+    fn dropping_samples_does_not_change_rates() {
         let history = filled(5_000);
         for pair in history.thinned(120).windows(2) {
-            let stretch = Stretch::new(&pair[0], &pair[1]);
-            assert_eq!(stretch.speed(|sample| sample.frames as f64), Some(100.0));
+            let interval = Interval::new(&pair[0], &pair[1]);
+            assert_eq!(interval.rate(|sample| sample.frames as f64), Some(100.0));
         }
         assert!(history.thinned(120).len() <= 121);
     }
 
     #[test]
-    fn a_stretch_reaches_back_as_far_as_was_asked_for_or_to_the_beginning() {
+    fn an_interval_reaches_back_as_far_as_requested_or_to_the_start() {
         let history = filled(5_000);
-        assert_eq!(history.lately(10.0).seconds(), 10.0);
-        let ten_minutes = history.lately(600.0).seconds();
+        assert_eq!(history.over_last(10.0).seconds(), 10.0);
+        let ten_minutes = history.over_last(600.0).seconds();
         assert!((600.0..=616.0).contains(&ten_minutes), "{ten_minutes}");
-        assert_eq!(history.lately(1e9).seconds(), 4_999.0);
+        assert_eq!(history.over_last(1e9).seconds(), 4_999.0);
     }
 
     #[test]
-    fn nothing_has_no_speed_and_neither_has_a_count_that_went_back() {
+    fn an_empty_history_has_no_rate_and_a_dropped_count_has_rate_0() {
         let frames = |sample: &Sample| sample.frames as f64;
-        assert_eq!(History::new().lately(10.0).speed(frames), None);
+        assert_eq!(History::new().over_last(10.0).rate(frames), None);
         assert_eq!(History::new().thinned(100), []);
-        assert_eq!(filled(1).lately(10.0).speed(frames), None);
+        assert_eq!(filled(1).over_last(10.0).rate(frames), None);
         let mut history = filled(20);
         history.push(Sample { seconds: 20.0, frames: 7, ..Sample::default() });
-        assert_eq!(history.lately(10.0).speed(frames), Some(0.0));
+        assert_eq!(history.over_last(10.0).rate(frames), Some(0.0));
     }
 }

@@ -1,8 +1,8 @@
-//! The live page of a run: its story at a glance, for a browser and no other software.
+//! The live page of a run, for a browser without other software.
 //!
-//! A [`History`] of samples goes in, one HTML file comes out ([`html()`]), with its style, a few lines of script that fetch it
-//! again, and pictures drawn here. It names no file, host or address, and loads nothing. [`Live`] is the two together,
-//! shared by whoever measures and whoever serves. Knows nothing of sockets, clocks or metrics.
+//! [`html()`] turns a [`History`] of samples into one HTML file with its style, charts, and a short script that refreshes it.
+//! The file loads nothing and names no other file, host or address. [`Live`] combines history and page; the training thread
+//! updates it and the HTTP server reads it. This crate knows nothing of sockets, clocks or metrics.
 #![forbid(unsafe_code)]
 
 mod charts;

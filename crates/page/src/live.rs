@@ -1,4 +1,4 @@
-//! A history that one measures and others look at.
+//! A history with its page, shared between the thread that measures and the threads that serve.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -6,32 +6,31 @@ use settings::Resolved;
 
 use crate::{History, html};
 
-/// A history and its page. The page is drawn when someone asks for it, and again after the history has changed: however
-/// many look at it, it is drawn once for each change.
+/// A history and its page. The page is rendered on request and cached until the history changes, so the number of viewers
+/// does not matter.
 #[derive(Debug)]
 pub struct Live(Mutex<(History, Option<String>)>);
 
 impl Live {
-    /// With this history to begin with.
     pub fn new(history: History) -> Self {
         Self(Mutex::new((history, None)))
     }
 
-    /// Changes the history.
+    /// Changes the history and discards the cached page.
     pub fn change(&self, change: impl FnOnce(&mut History)) {
         let mut state = self.state();
         change(&mut state.0);
         state.1 = None;
     }
 
-    /// The page.
+    /// The page, rendered if the history has changed.
     pub fn html(&self, resolved: &Resolved) -> String {
         let mut state = self.state();
         let (history, drawn) = &mut *state;
         drawn.get_or_insert_with(|| html(resolved, history)).clone()
     }
 
-    /// Who panicked while drawing has changed nothing.
+    /// Locks the state. A panic while rendering has changed nothing, so a poisoned lock is harmless.
     fn state(&self) -> MutexGuard<'_, (History, Option<String>)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,9 +1,9 @@
 
 "use strict";
-// Fetches the page again every two seconds and shows the new figures in place of the old. Says so if nobody answers, and
-// goes on asking: a learner that is started again is found if it has the same address.
+// Fetches the page every two seconds and replaces its content. Without a response it shows a notice and keeps trying: a
+// restarted learner is found again if it has the same address.
 const silence = document.getElementById("silence");
-let heard = new Date();
+let updated = new Date();
 async function refresh() {
   if (document.hidden) return;
   try {
@@ -12,10 +12,10 @@ async function refresh() {
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     document.querySelector("main").replaceWith(fresh.querySelector("main"));
     document.title = fresh.title;
-    heard = new Date();
+    updated = new Date();
     silence.hidden = true;
   } catch {
-    silence.textContent = "No answer since " + heard.toLocaleTimeString() + ": the run has ended, or its learner is being started again.";
+    silence.textContent = "No response since " + updated.toLocaleTimeString() + ": the run has ended, or its learner is restarting.";
     silence.hidden = false;
   }
 }

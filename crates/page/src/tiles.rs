@@ -1,4 +1,4 @@
-//! The figures of now, each with what it is to be compared with.
+//! The tiles of the page: current figures, each with a reference value.
 
 use plot::escaped;
 use settings::units::grouped;
@@ -6,7 +6,7 @@ use settings::units::grouped;
 use crate::charts::short;
 use crate::story::Story;
 
-/// A figure of now.
+/// A current figure.
 pub struct Tile {
     label: &'static str,
     value: String,
@@ -14,7 +14,7 @@ pub struct Tile {
 }
 
 impl Tile {
-    /// As a group of a description list.
+    /// The tile as a group of a description list.
     pub fn element(&self) -> String {
         let Self { label, value, note } = self;
         let (value, note) = (escaped(value), escaped(note));
@@ -24,22 +24,22 @@ impl Tile {
     }
 }
 
-/// What there is no figure of yet.
-const NOTHING: &str = "–";
+/// Shown while a figure is unknown.
+const UNKNOWN: &str = "–";
 
-/// All of them, in the order of the page.
+/// All tiles, in the order of the page.
 pub fn tiles(story: &Story<'_>) -> Vec<Tile> {
     let now = story.now();
-    let figure = |value: Option<f64>| value.map_or(NOTHING.into(), short);
+    let figure = |value: Option<f64>| value.map_or(UNKNOWN.into(), short);
     vec![
         Tile {
             label: "Frames per second",
-            value: figure(story.frames_speed()),
+            value: figure(story.frames_rate()),
             note: format!("{} frames so far", grouped(now.frames)),
         },
         Tile {
             label: "Updates per second",
-            value: figure(story.updates_speed()),
+            value: figure(story.updates_rate()),
             note: format!("{} updates so far", grouped(now.updates)),
         },
         score(story),
@@ -64,7 +64,7 @@ fn score(story: &Story<'_>) -> Tile {
     let notes: Vec<String> = best.into_iter().chain(training).collect();
     Tile {
         label: "Evaluation score",
-        value: evaluations.last().map_or(NOTHING.into(), |point| short(point.mean)),
+        value: evaluations.last().map_or(UNKNOWN.into(), |point| short(point.mean)),
         note: if notes.is_empty() { "none yet".into() } else { notes.join(" · ") },
     }
 }
@@ -82,7 +82,7 @@ fn replay(story: &Story<'_>) -> Tile {
 fn members(story: &Story<'_>) -> Tile {
     let now = story.now();
     Tile {
-        label: "Who answers",
+        label: "Connected",
         value: counted(now.actors, story.settings.actors, "actor"),
         note: format!(
             "{} · {}",
@@ -92,11 +92,11 @@ fn members(story: &Story<'_>) -> Tile {
     }
 }
 
-/// `2 actors`, or `1 of 2 actors`. Actors of a larger cluster may be more than its settings say.
-fn counted(there: u32, wanted: u32, what: &str) -> String {
-    let of = if there < wanted { format!(" of {wanted}") } else { String::new() };
-    let plural = if there.max(wanted) == 1 { "" } else { "s" };
-    format!("{there}{of} {what}{plural}")
+/// `2 actors`, or `1 of 2 actors`. A cluster on several machines may have more actors than its settings.
+fn counted(connected: u32, expected: u32, what: &str) -> String {
+    let of = if connected < expected { format!(" of {expected}") } else { String::new() };
+    let plural = if connected.max(expected) == 1 { "" } else { "s" };
+    format!("{connected}{of} {what}{plural}")
 }
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_missing_is_counted_too() {
+    fn missing_processes_are_counted_too() {
         let cases = [
             (2, 2, "2 actors"),
             (1, 2, "1 of 2 actors"),
@@ -112,8 +112,8 @@ mod tests {
             (1, 1, "1 actor"),
             (16, 2, "16 actors"),
         ];
-        for (there, wanted, expected) in cases {
-            assert_eq!(counted(there, wanted, "actor"), expected);
+        for (connected, expected, text) in cases {
+            assert_eq!(counted(connected, expected, "actor"), text);
         }
         assert_eq!(counted(0, 0, "evaluator"), "0 evaluators");
     }

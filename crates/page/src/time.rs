@@ -1,17 +1,17 @@
-//! The axis of time of most pictures.
+//! The time axis of most charts.
 
 use plot::{Axis, Colour, Layer};
 
-/// Time since the learner's start, in a fitting unit.
+/// Time since the learner's start, in seconds, minutes or hours.
 pub struct TimeAxis {
-    /// How long it is.
+    /// Its length in seconds.
     pub seconds: f64,
     unit: &'static str,
     per_unit: f64,
 }
 
 impl TimeAxis {
-    /// For a learner that has lived so long.
+    /// The axis of a learner that has run for `seconds`.
     pub fn new(seconds: f64) -> Self {
         let (unit, per_unit) = match seconds {
             short if short < 180.0 => ("seconds", 1.0),
@@ -21,22 +21,21 @@ impl TimeAxis {
         Self { seconds, unit, per_unit }
     }
 
-    /// From its start until now.
     pub fn axis(&self) -> Axis {
         Axis::linear(self.unit).range(0.0..(self.seconds / self.per_unit).max(1.0))
     }
 
-    /// Where (seconds, value) are.
-    pub fn places(&self, points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    /// Converts (seconds, value) to the axis' unit.
+    pub fn points(&self, points: &[(f64, f64)]) -> Vec<(f64, f64)> {
         points.iter().map(|(seconds, value)| (seconds / self.per_unit, *value)).collect()
     }
 
-    /// The same for a curve without errors.
+    /// The same for a curve without error bars.
     pub fn curve(&self, points: &[(f64, f64)]) -> Vec<(f64, f64, f64)> {
-        self.places(points).into_iter().map(|(at, value)| (at, value, 0.0)).collect()
+        self.points(points).into_iter().map(|(at, value)| (at, value, 0.0)).collect()
     }
 
-    /// A dashed line all the way.
+    /// A dashed horizontal line.
     pub fn level(&self, name: &str, value: f64) -> Layer {
         let end = (self.seconds / self.per_unit).max(1.0);
         Layer::dashed(name, Colour::Grey, vec![(0.0, value), (end, value)])
@@ -53,6 +52,6 @@ mod tests {
         {
             assert_eq!(TimeAxis::new(seconds).unit, unit);
         }
-        assert_eq!(TimeAxis::new(600.0).places(&[(60.0, 5.0)]), [(1.0, 5.0)]);
+        assert_eq!(TimeAxis::new(600.0).points(&[(60.0, 5.0)]), [(1.0, 5.0)]);
     }
 }

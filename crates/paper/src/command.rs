@@ -6,10 +6,10 @@
 use std::time::Instant;
 
 use anyhow::{Context, Error, Result};
-use run::order::{PaperFigure, PaperOrder};
-use run::output::{note, say};
+use run::command::{PaperCommand, PaperFigure};
+use run::output::{print_line, print_note};
 use settings::units::duration;
-use sweep::{Claim, Stopped};
+use sweep::{LockedSweep, Stopped};
 
 use crate::experience::Experience;
 use crate::figure::{Figure, Verdict};
@@ -20,7 +20,7 @@ use crate::{fig1, fig2, fig3, fig4, fig5, fig6, report};
 const INTERRUPTED: u8 = 130;
 
 /// Does what `quiver` asks for.
-pub fn obey(order: &PaperOrder) -> Result<()> {
+pub fn execute(order: &PaperCommand) -> Result<()> {
     let effort = if order.full { Effort::Full } else { Effort::Quick };
     let options = Options { effort, seed: order.seed, out: order.out.clone() };
     // A sweep that is refused is so before anything is made, and there is nothing to report.
@@ -33,10 +33,10 @@ pub fn obey(order: &PaperOrder) -> Result<()> {
 pub fn exit_code(done: Result<()>) -> u8 {
     let Err(error) = done else { return 0 };
     if let Some(stopped) = error.downcast_ref::<Stopped>() {
-        note(&stopped.to_string());
+        print_note(&stopped.to_string());
         return if stopped.killed { INTERRUPTED } else { 0 };
     }
-    note(&format!("error: {error:#}"));
+    print_note(&format!("error: {error:#}"));
     1
 }
 
@@ -44,42 +44,42 @@ pub fn exit_code(done: Result<()>) -> u8 {
 fn conclude(options: &Options, made: Result<()>) -> Result<()> {
     let reported = report::write(options);
     if reported.is_ok() {
-        say(&format!("report  {}", options.out().join("report.html").display()));
+        print_line(&format!("report  {}", options.out().join("report.html").display()));
     }
     made.and(reported)
 }
 
-fn make(options: &Options, figure: PaperFigure, claim: Option<&Claim<'_>>) -> Result<()> {
+fn make(options: &Options, figure: PaperFigure, claim: Option<&LockedSweep<'_>>) -> Result<()> {
     match figure {
-        PaperFigure::Fig1 => told(fig1::run(options, &note)),
-        PaperFigure::Fig2 => told(fig2::run(options, &note)),
-        PaperFigure::Fig3 => told(fig3::run(options, &note).map(|(figure, _)| figure)),
-        PaperFigure::Fig4 => told(fig4::run(options, &note).map(|(figure, _)| figure)),
-        PaperFigure::Fig5 => told(fig5(options, None, None)),
-        PaperFigure::Fig6 => told(fig6(options, claim)),
+        PaperFigure::Fig1 => report_figure(fig1::run(options, &print_note)),
+        PaperFigure::Fig2 => report_figure(fig2::run(options, &print_note)),
+        PaperFigure::Fig3 => report_figure(fig3::run(options, &print_note).map(|(figure, _)| figure)),
+        PaperFigure::Fig4 => report_figure(fig4::run(options, &print_note).map(|(figure, _)| figure)),
+        PaperFigure::Fig5 => report_figure(fig5(options, None, None)),
+        PaperFigure::Fig6 => report_figure(fig6(options, claim)),
         PaperFigure::All => all(options, claim),
     }
 }
 
 /// All figures; the first error is the command's, once all have been tried.
-fn all(options: &Options, claim: Option<&Claim<'_>>) -> Result<()> {
+fn all(options: &Options, claim: Option<&LockedSweep<'_>>) -> Result<()> {
     let mut first: Option<Error> = None;
     let mut keep = |made: Result<()>| {
         if let Err(error) = made {
             // The command ends with the first, which may be hours away.
-            note(&format!("{error:#}"));
+            print_note(&format!("{error:#}"));
             first.get_or_insert(error);
         }
     };
-    keep(told(fig1::run(options, &note)).context("fig1"));
-    keep(told(fig2::run(options, &note)).context("fig2"));
-    let (maze, made) = apart(fig3::run(options, &note));
-    keep(told(made).context("fig3"));
-    let (cartpole, made) = apart(fig4::run(options, &note));
-    keep(told(made).context("fig4"));
-    keep(told(fig5(options, maze, cartpole)).context("fig5"));
+    keep(report_figure(fig1::run(options, &print_note)).context("fig1"));
+    keep(report_figure(fig2::run(options, &print_note)).context("fig2"));
+    let (maze, made) = apart(fig3::run(options, &print_note));
+    keep(report_figure(made).context("fig3"));
+    let (cartpole, made) = apart(fig4::run(options, &print_note));
+    keep(report_figure(made).context("fig4"));
+    keep(report_figure(fig5(options, maze, cartpole)).context("fig5"));
     keep(report::write(options));
-    keep(told(fig6(options, claim)).context("fig6"));
+    keep(report_figure(fig6(options, claim)).context("fig6"));
     first.map_or(Ok(()), Err)
 }
 
@@ -101,29 +101,29 @@ fn fig5(
     let cartpole = match cartpole {
         Some(cartpole) => cartpole,
         None => {
-            note("fig5: a run of soft DQN on CartPole");
+            print_note("fig5: a run of soft DQN on CartPole");
             fig4::sample(options)?
         }
     };
-    fig5::run(options, &maze, &cartpole, started, &note)
+    fig5::run(options, &maze, &cartpole, started, &print_note)
 }
 
-fn fig6(options: &Options, claim: Option<&Claim<'_>>) -> Result<Figure> {
-    let claim = claim.context("figure 6 was not told what to train: type 'quiver paper fig6'")?;
-    fig6::run(options, claim, &note)
+fn fig6(options: &Options, claim: Option<&LockedSweep<'_>>) -> Result<Figure> {
+    let claim = claim.context("figure 6 has no sweep: type 'quiver paper fig6'")?;
+    fig6::run(options, claim, &print_note)
 }
 
-/// Says what became of a figure.
-fn told(made: Result<Figure>) -> Result<()> {
+/// Prints the figure's claims and verdicts.
+fn report_figure(made: Result<Figure>) -> Result<()> {
     let figure = made?;
-    say(&format!("{}  {} ({})", figure.name, figure.title, duration(figure.seconds)));
+    print_line(&format!("{}  {} ({})", figure.name, figure.title, duration(figure.seconds)));
     for claim in &figure.claims {
         let mark = match claim.verdict {
             Verdict::Holds => "✓",
             Verdict::Fails => "✗",
             Verdict::Open => "?",
         };
-        say(&format!("  {mark} {}\n      {}", claim.claim, claim.measured));
+        print_line(&format!("  {mark} {}\n      {}", claim.claim, claim.measured));
     }
     Ok(())
 }
@@ -151,7 +151,7 @@ mod tests {
             }
             tally.add(experience);
         });
-        let made = told(fig2::conclude(&options, &[tally], &[curve], 1, Instant::now()));
+        let made = report_figure(fig2::conclude(&options, &[tally], &[curve], 1, Instant::now()));
         let done = conclude(&options, made);
         let error = done.as_ref().unwrap_err().to_string();
         assert!(error.contains("1 of ") && error.contains("violate a bound; the worst is trial "), "{error}");

@@ -1,13 +1,14 @@
 //! One replayed experience: what it was worth, and whether the theorems hold for it.
 //!
 //! Every figure from the second on is a collection of these. Each is checked as it comes, all of them; the files keep
-//! an even sample, since a million rows are nobody's reading.
+//! an even sample, since no one reads a million rows.
 
 use std::fmt;
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
-use value::metrics::{self, Bounds, Metrics};
+use settings::units::grouped;
+use value::experience_value::{self, Bounds, ExperienceValue};
 use value::{hard, soft, target};
 
 /// Which of the paper's two learners.
@@ -57,7 +58,7 @@ pub struct Experience {
     /// How much of the way it goes: α.
     pub rate: f64,
     /// EVB, PIV and EIV.
-    pub metrics: Metrics,
+    pub metrics: ExperienceValue,
     /// What the theorems say of them.
     pub bounds: Bounds,
 }
@@ -74,10 +75,10 @@ impl Experience {
     ) -> Self {
         let change = rate * target::td_error(q[action], target);
         let (metrics, bounds) = match rule {
-            Rule::Hard => (metrics::hard(q, action, change), metrics::bounds_hard(change)),
+            Rule::Hard => (experience_value::hard(q, action, change), experience_value::bounds_hard(change)),
             Rule::Soft(temperature) => (
-                metrics::soft(q, action, change, temperature),
-                metrics::bounds_soft(q, action, change, temperature),
+                experience_value::soft(q, action, change, temperature),
+                experience_value::bounds_soft(q, action, change, temperature),
             ),
         };
         Self { rule, trial, step, q: q.to_vec(), action, reward, target, rate, metrics, bounds }
@@ -105,12 +106,12 @@ impl Experience {
 
     /// Whether its bound is more than what rounding may do to it: only then could it be seen to break one.
     pub fn is_telling(&self) -> bool {
-        self.bounds.upper > metrics::tolerance(self.bounds.upper, self.value())
+        self.bounds.upper > experience_value::tolerance(self.bounds.upper, self.value())
     }
 
     /// How far the nearest metric lies beyond a bound, as a share of that bound; negative if all keep away from theirs.
     pub fn relative_excess(&self) -> f64 {
-        let Metrics { evb, piv, eiv } = self.metrics;
+        let ExperienceValue { evb, piv, eiv } = self.metrics;
         let Bounds { upper, lower } = self.bounds;
         let above = [evb, piv, eiv].map(|metric| (metric.abs() - upper) / upper);
         let below = [evb, eiv].map(|metric| (lower - metric.abs()) / lower);
@@ -120,7 +121,7 @@ impl Experience {
 
     /// Whether |PIV| lies below the lower bound of the other two.
     pub fn policy_improves_less(&self) -> bool {
-        metrics::shortfall(self.metrics.piv, self.bounds.lower, self.value()) > 0.0
+        experience_value::shortfall(self.metrics.piv, self.bounds.lower, self.value()) > 0.0
     }
 
     /// Names of what [`Experience::row`] holds, for states of so many actions.
@@ -135,7 +136,7 @@ impl Experience {
     /// Itself as text; numbers come back to the last bit.
     pub fn row(&self) -> Vec<String> {
         let mut row = vec![self.trial.to_string(), self.step.to_string()];
-        let Metrics { evb, piv, eiv } = self.metrics;
+        let ExperienceValue { evb, piv, eiv } = self.metrics;
         row.extend([self.rule.temperature(), self.rate].map(|number| number.to_string()));
         row.extend(self.q.iter().map(f64::to_string));
         row.push(self.action.to_string());
@@ -194,6 +195,24 @@ impl Tally {
     /// Nothing yet.
     pub fn new() -> Self {
         Self { largest_excess: f64::NEG_INFINITY, stride: 1, ..Self::default() }
+    }
+
+    /// Columns of [`Tally::cells`].
+    pub const COLUMNS: [&'static str; 6] = [
+        "transitions",
+        "telling",
+        "violations",
+        "largest excess",
+        "on the bound",
+        "PIV below the lower bound",
+    ];
+
+    /// What was counted, for a row of a table.
+    pub fn cells(&self) -> [String; 6] {
+        let Self { count, telling, violations, on_bound, policy_improves_less: less, .. } = *self;
+        let [count, telling, violations, on_bound, less] =
+            [count, telling, violations, on_bound, less].map(grouped);
+        [count, telling, violations, format!("{:.1e}", self.largest_excess), on_bound, less]
     }
 
     /// Looks at one.

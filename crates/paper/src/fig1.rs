@@ -86,18 +86,8 @@ pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<Figure> {
     options.csv(
         "fig1.csv",
         &header,
-        rows.iter().map(|row| {
-            let (mean, stderr, expected) =
-                (row.mean.to_string(), row.stderr.to_string(), row.expected().to_string());
-            vec![
-                row.n.to_string(),
-                row.oracle.name().to_owned(),
-                row.seeds.to_string(),
-                mean,
-                stderr,
-                expected,
-            ]
-        }),
+        rows.iter()
+            .map(|row| cells![row.n, row.oracle.name(), row.seeds, row.mean, row.stderr, row.expected()]),
     )?;
 
     let mut figure = Figure::new("fig1", "Linear grid-world: replays until the policy is optimal", options);
@@ -122,8 +112,9 @@ pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<Figure> {
     }
     let shown = |row: &&Row| [2, 5, 10, 20, 50].contains(&row.n);
     let cells = |row: &Row| {
-        let numbers = [row.mean, row.stderr, row.expected()].map(|number| format!("{number:.2}"));
-        [vec![row.n.to_string(), row.oracle.name().to_owned()], numbers.to_vec()].concat()
+        let [mean, stderr, expected] =
+            [row.mean, row.stderr, row.expected()].map(|number| format!("{number:.2}"));
+        cells![row.n, row.oracle.name(), mean, stderr, expected]
     };
     figure.table(
         "Replays until optimal",
@@ -142,9 +133,7 @@ pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<Figure> {
     figure.setting("cells", format!("2 to {}", rows[rows.len() - 1].n));
     figure.setting("seeds", rows[0].seeds);
     figure.setting("alpha, gamma", "1, 0.99");
-    figure.seconds = started.elapsed().as_secs_f64();
-    figure.save(options)?;
-    Ok(figure)
+    figure.finish(options, started)
 }
 
 /// Solves every line as often as there are seeds with each oracle.

@@ -54,11 +54,7 @@ pub(crate) fn conclude(
     let between: u64 = tallies.iter().map(|tally| tally.in_between).sum();
     let measured = format!("{} of {} lie elsewhere", grouped(between), grouped(count));
     figure.claim("|EIV| is α·|TD| or 0", measured, Verdict::of(between == 0));
-    figure.table(
-        "Transitions",
-        TALLY_COLUMNS,
-        tallies.iter().zip(curves).map(|(tally, curve)| tally_row(tally, curve)).collect(),
-    );
+    tally_table(&mut figure, tallies, curves);
 
     let mut page =
         Page::new("Q-learning in the maze", "what an experience is worth, against the change of its Q-value");
@@ -90,42 +86,23 @@ pub(crate) fn conclude(
     figure.setting("gamma", crate::maze::DISCOUNT);
     figure.setting("trials", TRIALS);
     figure.setting("seeds", seeds);
-    figure.seconds = started.elapsed().as_secs_f64();
-    figure.save(options)?;
+    let figure = figure.finish(options, started)?;
     tallies.iter().try_for_each(Tally::check)?;
     Ok(figure)
 }
 
-/// Columns of [`tally_row`].
-pub(crate) const TALLY_COLUMNS: &[&str] = &[
-    "learner",
-    "alpha",
-    "transitions",
-    "telling",
-    "violations",
-    "largest excess",
-    "on the bound",
-    "PIV below the lower bound",
-    "steps at the end",
-];
-
-/// One learner's transitions as a row of a table.
-pub(crate) fn tally_row(tally: &Tally, curve: &Curve) -> Vec<String> {
-    let learner = match curve.way.rule {
-        Rule::Hard => "Q-learning".to_owned(),
-        Rule::Soft(temperature) => format!("soft, β = {temperature}"),
+/// Adds the table of each learner's transitions.
+pub(crate) fn tally_table(figure: &mut Figure, tallies: &[Tally], curves: &[Curve]) {
+    let row = |(tally, curve): (&Tally, &Curve)| {
+        let learner = match curve.way.rule {
+            Rule::Hard => "Q-learning".to_owned(),
+            Rule::Soft(temperature) => format!("soft, β = {temperature}"),
+        };
+        let end = format!("{:.1}", curve.last());
+        [cells![learner, curve.way.rate], tally.cells().to_vec(), vec![end]].concat()
     };
-    vec![
-        learner,
-        curve.way.rate.to_string(),
-        grouped(tally.count),
-        grouped(tally.telling),
-        grouped(tally.violations),
-        format!("{:.1e}", tally.largest_excess),
-        grouped(tally.on_bound),
-        grouped(tally.policy_improves_less),
-        format!("{:.1}", curve.last()),
-    ]
+    let columns = [&["learner", "alpha"][..], &Tally::COLUMNS, &["steps at the end"]].concat();
+    figure.table("Transitions", &columns, tallies.iter().zip(curves).map(row).collect());
 }
 
 /// Adds the claim that no bound was violated.
@@ -147,7 +124,6 @@ pub(crate) fn claim_bounds(figure: &mut Figure, claim: &str, tallies: &[Tally]) 
 /// Writes an even sample of the experiences, and the curves.
 pub(crate) fn write(options: &Options, name: &str, tallies: &[Tally], curves: &[Curve]) -> Result<()> {
     let header = Experience::header(envs::grid::ACTIONS.len());
-    let header: Vec<&str> = header.iter().map(String::as_str).collect();
     let rows = tallies.iter().flat_map(|tally| tally.kept().iter().map(Experience::row));
     options.csv(&format!("{name}.csv"), &header, rows)?;
     options.csv(&format!("{name}_curves.csv"), &Curve::HEADER, curves.iter().flat_map(Curve::rows))?;

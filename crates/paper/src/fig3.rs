@@ -12,7 +12,7 @@ use plot::{Colour, Page};
 use settings::units::grouped;
 
 use crate::experience::{Experience, Rule, Tally};
-use crate::fig2::{TALLY_COLUMNS, claim_bounds, learning, tally_row, write};
+use crate::fig2::{claim_bounds, learning, tally_table, write};
 use crate::figure::{Figure, Verdict};
 use crate::maze::{Curve, STEPS_MAX, TRIALS, Way};
 use crate::options::Options;
@@ -78,11 +78,7 @@ pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<(Figure, Vec<Experie
         steps,
         Verdict::of(curves[0].last() < 20.0),
     );
-    figure.table(
-        "Transitions",
-        TALLY_COLUMNS,
-        tallies.iter().zip(&curves).map(|(tally, curve)| tally_row(tally, curve)).collect(),
-    );
+    tally_table(&mut figure, &tallies, &curves);
 
     draw_bounds(&mut figure, options, &tallies)?;
     let name = |way: &Way| format!("β = {}, α = {}", way.rule.temperature(), way.rate);
@@ -96,8 +92,7 @@ pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<(Figure, Vec<Experie
     figure.setting("alpha", "1 and 0.5");
     figure.setting("gamma", crate::maze::DISCOUNT);
     figure.setting("seeds", format!("{seeds} at {SOLVING}, {appendix_seeds} at {APPENDIX}"));
-    figure.seconds = started.elapsed().as_secs_f64();
-    figure.save(options)?;
+    let figure = figure.finish(options, started)?;
     tallies.iter().try_for_each(Tally::check)?;
     Ok((figure, tallies.swap_remove(0).kept().to_vec()))
 }

@@ -86,8 +86,7 @@ fn make(options: &Options, size: Size, say: &dyn Fn(&str)) -> Result<(Figure, Ve
     tables(&mut figure, &groups);
     picture::draw(&mut figure, options, &groups)?;
     note_settings(&mut figure, size);
-    figure.seconds = started.elapsed().as_secs_f64();
-    figure.save(options)?;
+    let figure = figure.finish(options, started)?;
     groups.iter().try_for_each(|group| group.tally.check())?;
     let sample = find(&groups, Part::Appendix, algorithms::SOFT_DQN).tally.kept().to_vec();
     Ok((figure, sample))
@@ -126,7 +125,6 @@ fn by_rate(groups: &[Group]) -> Vec<&Group> {
 
 fn write(options: &Options, groups: &[Group]) -> Result<()> {
     let header = Experience::header(2);
-    let header: Vec<&str> = header.iter().map(String::as_str).collect();
     let appendix = || groups.iter().filter(|group| group.part == Part::Appendix);
     let rows = appendix().flat_map(|group| group.tally.kept().iter().map(Experience::row));
     options.csv("fig4.csv", &header, rows)?;
@@ -213,16 +211,7 @@ fn claim_policies(figure: &mut Figure, group: &Group) {
 }
 
 fn tables(figure: &mut Figure, groups: &[Group]) {
-    let columns = [
-        "learner",
-        "settings",
-        "transitions",
-        "telling",
-        "violations",
-        "largest excess",
-        "on the bound",
-        "PIV below the lower bound",
-    ];
+    let columns = [&["learner", "settings"][..], &Tally::COLUMNS].concat();
     figure.table(
         "Transitions, the target standing in for Q_new. Our settings have targets of three steps and double Q-learning: \
          the theorems hold for any number in that place.",

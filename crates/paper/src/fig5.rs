@@ -71,9 +71,7 @@ pub fn run(
         &page,
     )?;
     figure.setting("experiences", SHOWN);
-    figure.seconds = started.elapsed().as_secs_f64();
-    figure.save(options)?;
-    Ok(figure)
+    figure.finish(options, started)
 }
 
 /// Each with the whole transition beside it; a state has as many Q-values as actions, and the other columns are empty.

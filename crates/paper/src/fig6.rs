@@ -17,9 +17,9 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
-use run::order::Sweep;
+use run::command::Sweep;
 use settings::units::grouped;
-use sweep::{Claim, Progress, Run};
+use sweep::{LockedSweep, Run, SweepProgress};
 use value::Strategy;
 
 use crate::figure::{Extent, Figure, Verdict};
@@ -35,14 +35,14 @@ const SEEDS_MIN: u64 = 3;
 const GAMES_NAMED_MAX: usize = 3;
 
 /// Plans the sweep and locks the results' folder. The runs are trained by the `quiver` beside this program.
-pub fn claim<'a>(options: &Options, sweep: &'a Sweep) -> Result<Claim<'a>> {
-    Claim::new(&options.out, options.seed, sweep, quiver()?)
+pub fn claim<'a>(options: &Options, sweep: &'a Sweep) -> Result<LockedSweep<'a>> {
+    LockedSweep::new(&options.out, options.seed, sweep, quiver()?)
 }
 
 /// Trains what is left of the sweep, then draws what all runs recorded and writes `fig6.csv` and `fig6_gains.csv`.
-pub fn run(options: &Options, claim: &Claim<'_>, say: &dyn Fn(&str)) -> Result<Figure> {
+pub fn run(options: &Options, claim: &LockedSweep<'_>, say: &dyn Fn(&str)) -> Result<Figure> {
     let stop = sweep::stop_on_signals()?;
-    make(options, claim, &stop, &mut Progress::new("fig6", say))
+    make(options, claim, &stop, &mut SweepProgress::new("fig6", say))
 }
 
 fn quiver() -> Result<PathBuf> {
@@ -56,9 +56,9 @@ fn quiver() -> Result<PathBuf> {
 /// [`run`] until `stop` becomes true.
 fn make(
     options: &Options,
-    claim: &Claim<'_>,
+    claim: &LockedSweep<'_>,
     stop: &AtomicBool,
-    progress: &mut Progress<'_>,
+    progress: &mut SweepProgress<'_>,
 ) -> Result<Figure> {
     let outcome = claim.run(stop, progress);
     let scored = claim.runs().iter().map(Scored::read).collect::<Result<Vec<_>>>()?;

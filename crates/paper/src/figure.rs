@@ -1,6 +1,7 @@
 //! What a figure has to say, for the report and for a test.
 
 use std::fmt;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -163,8 +164,8 @@ impl Figure {
     }
 
     /// Adds a table.
-    pub fn table(&mut self, caption: &str, columns: &[&str], rows: Vec<Vec<String>>) {
-        let columns = columns.iter().map(|&name| name.to_owned()).collect();
+    pub fn table(&mut self, caption: &str, columns: &[impl AsRef<str>], rows: Vec<Vec<String>>) {
+        let columns = columns.iter().map(|name| name.as_ref().to_owned()).collect();
         self.tables.push(Table { caption: caption.to_owned(), columns, rows });
     }
 
@@ -188,6 +189,13 @@ impl Figure {
     /// Keeps it beside its files, for the report.
     pub fn save(&self, options: &Options) -> Result<()> {
         options.write(&format!("{}.json", self.name), &serde_json::to_vec_pretty(self)?).map(drop)
+    }
+
+    /// Notes how long it took and keeps it, with nothing left to add.
+    pub fn finish(mut self, options: &Options, started: Instant) -> Result<Self> {
+        self.seconds = started.elapsed().as_secs_f64();
+        self.save(options)?;
+        Ok(self)
     }
 
     /// The figure of that name, if it has been made.

@@ -12,6 +12,13 @@
 //! to. README.md lists where we depart from the paper's text and from its authors' code.
 #![forbid(unsafe_code)]
 
+/// A row of a table or of a file: every value as text. Numbers come back to the last bit.
+macro_rules! cells {
+    ($($cell:expr),+ $(,)?) => {
+        vec![$($cell.to_string()),+]
+    };
+}
+
 pub mod experience;
 pub mod figure;
 pub mod options;
@@ -29,7 +36,7 @@ mod command;
 mod maze;
 mod scatter;
 
-pub use command::{exit_code, obey};
+pub use command::{execute, exit_code};
 pub use figure::Figure;
 pub use options::{Effort, Options};
 

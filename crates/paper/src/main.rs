@@ -1,13 +1,13 @@
 //! The paper's figures, which need libtorch for their learning.
 //!
-//! Not for people: `quiver paper` checks what it is told and becomes this with one argument, an
-//! [`Order`] as JSON. What it does is in the library beside this file.
+//! Not for people: `quiver paper` checks its arguments and becomes this with one argument, an
+//! [`Command`] as JSON. What it does is in the library beside this file.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use run::order::Order;
+use run::command::Command;
 
 fn main() -> ExitCode {
     paper::exit_code(run_order()).into()
@@ -21,8 +21,8 @@ fn run_order() -> Result<()> {
     let order = serde_json::from_str(&order)
         .context("not an order; 'quiver' and 'quiver-paper' differ in version, run make build")?;
     match order {
-        Order::Paper(order) => paper::obey(&order),
+        Command::Paper(order) => paper::execute(&order),
         // Whether libtorch loads is the same question for both programs.
-        other => lockstep::obey(other),
+        other => lockstep::execute(other),
     }
 }

@@ -121,9 +121,7 @@ impl Curve {
     pub fn rows(&self) -> impl Iterator<Item = Vec<String>> {
         let Way { rule, rate, .. } = self.way;
         self.steps.iter().enumerate().map(move |(trial, (mean, error))| {
-            let numbers = [rule.temperature(), rate].map(|number| number.to_string());
-            let counts = [trial as u64, self.seeds].map(|count| count.to_string());
-            [numbers.to_vec(), counts.to_vec(), vec![mean.to_string(), error.to_string()]].concat()
+            cells![rule.temperature(), rate, trial, self.seeds, mean, error]
         })
     }
 

@@ -1,10 +1,10 @@
-//! What every figure is told: how much, which seed, where to.
+//! The options of every figure: effort, seed, output folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use run::directory::write_whole;
+use run::directory::write_atomically;
 
 /// How much is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -26,7 +26,7 @@ impl Effort {
     }
 }
 
-/// What every figure is told.
+/// Options of every figure.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How much.
@@ -48,7 +48,7 @@ impl Options {
     /// Writes a file of the results, whole or not at all.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf> {
         let path = self.file(name)?;
-        write_whole(&path, bytes).with_context(|| format!("can't write {}", path.display()))?;
+        write_atomically(&path, bytes).with_context(|| format!("can't write {}", path.display()))?;
         Ok(path)
     }
 
@@ -56,7 +56,7 @@ impl Options {
     pub fn csv(
         &self,
         name: &str,
-        header: &[&str],
+        header: &[impl AsRef<[u8]>],
         rows: impl IntoIterator<Item = Vec<String>>,
     ) -> Result<PathBuf> {
         let mut writer = csv::Writer::from_writer(Vec::new());

@@ -17,7 +17,7 @@ pub const METRICS: [(&str, Number); 3] = [
 /// At most so many points are drawn in a panel.
 const POINTS_MAX: usize = 4_000;
 
-/// Decades of a metric that a logarithmic panel shows below the largest; |PIV| is of second order and goes on for ever.
+/// Decades of a metric that a logarithmic panel shows below the largest; |PIV| is of second order and has no smallest value.
 const DECADES: i32 = 12;
 /// The share of numbers, the smallest ones, that a logarithmic panel need not show.
 const HIDDEN_SHARE: f64 = 0.005;

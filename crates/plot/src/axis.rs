@@ -52,7 +52,7 @@ impl Axis {
     }
 
     /// What is shown, given what there is. Never empty.
-    pub(crate) fn shown(&self, data: &Extent) -> Range<f64> {
+    pub(crate) fn shown(&self, data: &DataExtent) -> Range<f64> {
         let given = self.range.clone().map(|range| range.start.min(range.end)..range.start.max(range.end));
         if let Some(range) = given
             && self.has(range.start)
@@ -99,9 +99,9 @@ fn around(data: &Range<f64>, narrow: f64, half: f64) -> Range<f64> {
 
 /// The least and the largest of some values.
 #[derive(Clone, Debug, Default)]
-pub struct Extent(Option<Range<f64>>);
+pub struct DataExtent(Option<Range<f64>>);
 
-impl Extent {
+impl DataExtent {
     /// Also holds that value.
     pub fn take(&mut self, value: f64) {
         let known = self.0.take().unwrap_or(value..value);
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     fn shown(axis: &Axis, values: &[f64]) -> Range<f64> {
-        let mut data = Extent::default();
+        let mut data = DataExtent::default();
         values.iter().filter(|value| axis.has(**value)).for_each(|value| data.take(*value));
         axis.shown(&data)
     }

@@ -1,4 +1,4 @@
-//! What is left of lines and polygons inside of a panel.
+//! Clips lines and polygons to a panel.
 //!
 //! SVG could do this, but a clip path has an id, which would have to be its own among all pictures of an HTML page, and
 //! far outlying points would be written only to be hidden.
@@ -11,7 +11,7 @@ pub fn line(points: &[Point], area: &Area) -> Vec<Vec<Point>> {
     for pair in points.windows(2) {
         let Some((from, to)) = segment(pair[0], pair[1], area) else { continue };
         match pieces.last_mut() {
-            // It goes on where it was: neither end was cut off.
+            // The piece continues: neither end was clipped.
             Some(piece) if piece.last() == Some(&from) && from == pair[0] => piece.push(to),
             _ => pieces.push(vec![from, to]),
         }

@@ -1,4 +1,4 @@
-//! Colours that colour-blind people tell apart.
+//! A palette that is distinguishable with colour blindness.
 
 /// Okabe and Ito's palette without its yellow, which is lost on white, and a grey for what is not data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum Colour {
     Sky,
     /// Black.
     Black,
-    /// For scores to beat, bounds and other references.
+    /// For baselines, bounds and other references.
     Grey,
 }
 

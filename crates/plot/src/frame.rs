@@ -1,4 +1,4 @@
-//! Where a value is on the page.
+//! Maps values to positions on the page.
 
 use std::ops::Range;
 
@@ -8,14 +8,14 @@ use crate::mark::{Area, Point};
 
 /// One axis on the page.
 #[derive(Clone, Debug)]
-pub struct Scale {
+pub struct AxisScale {
     axis: Axis,
     values: Range<f64>,
     /// Where the range begins and ends; for an axis that points upwards the beginning is the larger.
     ends: (f64, f64),
 }
 
-impl Scale {
+impl AxisScale {
     pub fn new(axis: &Axis, values: Range<f64>, ends: (f64, f64)) -> Self {
         Self { axis: axis.clone(), values, ends }
     }
@@ -58,8 +58,8 @@ impl Scale {
 #[derive(Clone, Debug)]
 pub struct Frame {
     pub area: Area,
-    pub x: Scale,
-    pub y: Scale,
+    pub x: AxisScale,
+    pub y: AxisScale,
 }
 
 impl Frame {
@@ -94,9 +94,9 @@ mod tests {
 
     #[test]
     fn a_linear_axis_has_equal_steps_and_a_log_axis_equal_factors() {
-        let linear = Scale::new(&Axis::linear(""), 0.0..10.0, (100.0, 200.0));
+        let linear = AxisScale::new(&Axis::linear(""), 0.0..10.0, (100.0, 200.0));
         assert_eq!([0.0, 5.0, 10.0].map(|value| linear.at(value)), [100.0, 150.0, 200.0].map(Some));
-        let log = Scale::new(&Axis::log(""), 1.0..100.0, (300.0, 100.0));
+        let log = AxisScale::new(&Axis::log(""), 1.0..100.0, (300.0, 100.0));
         for (value, expected) in [(1.0, 300.0), (10.0, 200.0), (100.0, 100.0)] {
             assert!((log.at(value).unwrap() - expected).abs() < 1e-9);
         }
@@ -104,8 +104,8 @@ mod tests {
 
     #[test]
     fn what_has_no_place_has_none() {
-        let linear = Scale::new(&Axis::linear(""), 0.0..1.0, (0.0, 1.0));
-        let log = Scale::new(&Axis::log(""), 1.0..10.0, (0.0, 1.0));
+        let linear = AxisScale::new(&Axis::linear(""), 0.0..1.0, (0.0, 1.0));
+        let log = AxisScale::new(&Axis::log(""), 1.0..10.0, (0.0, 1.0));
         for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX] {
             assert_eq!((linear.at(value), log.at(value)), (None, None));
         }

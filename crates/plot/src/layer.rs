@@ -1,11 +1,11 @@
-//! What is drawn into a panel: curves, points, bars, patches, words.
+//! The layers of a panel: curves, points, bars, patches, text.
 //!
 //! A layer holds values as they were measured. Which of them have a place is for the axes to say, and how they look
 //! is in `shape`.
 
-use crate::axis::{Axis, Extent};
+use crate::axis::{Axis, DataExtent};
 use crate::colour::{Colour, Ink, PALE};
-use crate::legend::Sample;
+use crate::legend::LegendKey;
 use crate::mark::{Point, Stroke};
 
 /// Dash and gap of a reference, on the page.
@@ -45,7 +45,7 @@ impl Layer {
         Self::new(name, colour, Shape::Curve(points))
     }
 
-    /// A dashed line, behind the curves: a reference, something to beat.
+    /// A dashed line behind the curves: a reference or a baseline.
     pub fn dashed(name: impl Into<String>, colour: Colour, points: Vec<(f64, f64)>) -> Self {
         Self::new(name, colour, Shape::Reference(points)).dashes(REFERENCE_DASHES.0, REFERENCE_DASHES.1)
     }
@@ -113,16 +113,20 @@ impl Layer {
     }
 
     /// What stands for it in the legend.
-    pub(crate) fn sample(&self) -> Sample {
+    pub(crate) fn legend_key(&self) -> LegendKey {
         match self.shape {
-            Shape::Curve(_) | Shape::Reference(_) | Shape::Identity => Sample::Line(self.stroke()),
-            Shape::Points(_) => Sample::Disc(self.ink()),
-            Shape::Bars(..) | Shape::Patches(_) | Shape::Words(..) => Sample::Square(self.ink()),
+            Shape::Curve(_) | Shape::Reference(_) | Shape::Identity => LegendKey::Line(self.stroke()),
+            Shape::Points(_) => LegendKey::Disc(self.ink()),
+            Shape::Bars(..) | Shape::Patches(_) | Shape::Words(..) => LegendKey::Square(self.ink()),
         }
     }
 
     /// Widens the extents to hold all that has a place on both axes.
-    pub(crate) fn extend(&self, (x_axis, x): (&Axis, &mut Extent), (y_axis, y): (&Axis, &mut Extent)) {
+    pub(crate) fn extend(
+        &self,
+        (x_axis, x): (&Axis, &mut DataExtent),
+        (y_axis, y): (&Axis, &mut DataExtent),
+    ) {
         let mut take = |at: f64, values: &[f64]| {
             let mut values = values.iter().filter(|value| y_axis.has(**value)).peekable();
             if x_axis.has(at) && values.peek().is_some() {
@@ -158,7 +162,7 @@ mod tests {
     use super::*;
 
     fn shown(layer: &Layer, axis: &Axis) -> (std::ops::Range<f64>, std::ops::Range<f64>) {
-        let (mut x, mut y) = (Extent::default(), Extent::default());
+        let (mut x, mut y) = (DataExtent::default(), DataExtent::default());
         layer.extend((axis, &mut x), (axis, &mut y));
         (axis.shown(&x), axis.shown(&y))
     }

@@ -6,14 +6,14 @@ use crate::lettering::{Fonts, Lettering};
 use crate::mark::{Anchor, Area, Mark, Point, Stroke};
 
 const ROW: f64 = 20.0;
-const SAMPLE: f64 = 26.0;
+const KEY_WIDTH: f64 = 26.0;
 const GAP: f64 = 8.0;
 const BETWEEN: f64 = 22.0;
 const DISC_RADIUS: f64 = 4.0;
 
 /// What stands beside a name.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Sample {
+pub enum LegendKey {
     Line(Stroke),
     Disc(Ink),
     Square(Ink),
@@ -22,15 +22,15 @@ pub enum Sample {
 /// Names and what they mean.
 #[derive(Clone, Debug, Default)]
 pub struct Legend {
-    entries: Vec<(String, Sample)>,
+    entries: Vec<(String, LegendKey)>,
 }
 
 impl Legend {
     /// Of all layers that have a name. The same name with the same look is one entry.
     pub fn of<'a>(layers: impl Iterator<Item = &'a Layer>) -> Self {
-        let mut entries: Vec<(String, Sample)> = Vec::new();
+        let mut entries: Vec<(String, LegendKey)> = Vec::new();
         for layer in layers.filter(|layer| !layer.name.is_empty()) {
-            let entry = (layer.name.clone(), layer.sample());
+            let entry = (layer.name.clone(), layer.legend_key());
             if !entries.contains(&entry) {
                 entries.push(entry);
             }
@@ -48,15 +48,15 @@ impl Legend {
         let mut marks = Vec::new();
         for (placed, (_, sample)) in self.place(width, fonts).into_iter().zip(&self.entries) {
             let (x, y) = (left + placed.x, top + (f64::from(placed.row) + 0.5) * ROW);
-            marks.push(draw_sample(*sample, (x, y)));
-            let at = (x + SAMPLE + GAP, y + Lettering::SMALL.below_middle());
+            marks.push(draw_key(*sample, (x, y)));
+            let at = (x + KEY_WIDTH + GAP, y + Lettering::SMALL.below_middle());
             marks.push(Mark::words(placed.name, at, (Lettering::SMALL, Ink::QUIET), Anchor::Start));
         }
         marks
     }
 
     fn place(&self, width: f64, fonts: &Fonts) -> Vec<Placed> {
-        let measure = |name: &str| SAMPLE + GAP + fonts.width(name, Lettering::SMALL);
+        let measure = |name: &str| KEY_WIDTH + GAP + fonts.width(name, Lettering::SMALL);
         let (mut x, mut row) = (0.0, 0u32);
         let mut placed = Vec::with_capacity(self.entries.len());
         for (name, _) in &self.entries {
@@ -83,12 +83,12 @@ struct Placed {
     name: String,
 }
 
-fn draw_sample(sample: Sample, (x, y): Point) -> Mark {
-    let middle = x + SAMPLE / 2.0;
+fn draw_key(sample: LegendKey, (x, y): Point) -> Mark {
+    let middle = x + KEY_WIDTH / 2.0;
     match sample {
-        Sample::Line(stroke) => Mark::Line { points: vec![(x, y), (x + SAMPLE, y)], stroke },
-        Sample::Disc(ink) => Mark::Disc { centre: (middle, y), radius: DISC_RADIUS, ink, opacity: 1.0 },
-        Sample::Square(ink) => {
+        LegendKey::Line(stroke) => Mark::Line { points: vec![(x, y), (x + KEY_WIDTH, y)], stroke },
+        LegendKey::Disc(ink) => Mark::Disc { centre: (middle, y), radius: DISC_RADIUS, ink, opacity: 1.0 },
+        LegendKey::Square(ink) => {
             let half = DISC_RADIUS + 1.0;
             let square = Area { left: middle - half, top: y - half, right: middle + half, bottom: y + half };
             Mark::Area { corners: square.corners(), ink, opacity: 1.0 }
@@ -121,11 +121,11 @@ mod tests {
     fn a_sample_line_stays_within_its_room() {
         for dash in [(7.0, 4.0), (2.0, 3.0), (12.0, 3.0)] {
             let stroke = Stroke { ink: Ink::QUIET, width: 1.5, dashes: Some(dash) };
-            let drawn = draw_sample(Sample::Line(stroke), (10.0, 5.0));
+            let drawn = draw_key(LegendKey::Line(stroke), (10.0, 5.0));
             let Mark::Line { points, stroke: Stroke { dashes, .. } } = drawn else { panic!("{drawn:?}") };
-            assert!(points.into_iter().all(|(x, _)| (10.0..=10.0 + SAMPLE + 1e-9).contains(&x)));
+            assert!(points.into_iter().all(|(x, _)| (10.0..=10.0 + KEY_WIDTH + 1e-9).contains(&x)));
             // At least one gap is seen.
-            assert!(dashes == Some(dash) && dash.0 + dash.1 < SAMPLE);
+            assert!(dashes == Some(dash) && dash.0 + dash.1 < KEY_WIDTH);
         }
     }
 
@@ -137,7 +137,11 @@ mod tests {
         let legend = Legend::of(layers.iter());
         assert_eq!(legend.height(200.0, &fonts), 3.0 * ROW);
         for placed in legend.place(200.0, &fonts) {
-            assert!(SAMPLE + GAP + fonts.width(&placed.name, Lettering::SMALL) <= 200.0, "{}", placed.name);
+            assert!(
+                KEY_WIDTH + GAP + fonts.width(&placed.name, Lettering::SMALL) <= 200.0,
+                "{}",
+                placed.name
+            );
         }
         assert_eq!(Legend::default().height(200.0, &fonts), 0.0);
     }

@@ -1,6 +1,6 @@
 //! Pictures of numbers: a page of panels, each with two axes and some layers, as SVG and as PNG.
 //!
-//! Everything that Quiver draws is drawn here, so that all pictures look alike: the curves of `quiver plot`, the figures
+//! All of Quiver's figures are drawn here, so that they have one style: the curves of `quiver plot`, the figures
 //! of the paper, the soak test of the benchmarks. A [`Page`] is composed of plain marks in units of the page (`mark`),
 //! which is arithmetic; `svg` writes them, as a file or into an HTML page, and `png` rasterises that file. A program that
 //! writes no PNG leaves the feature `png` off and links no rasteriser. Knows nothing of runs, games or files.

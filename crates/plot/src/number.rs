@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Formats numbers for axes and text.
 
 /// Powers of ten are written out between these exponents, both included.
 const WRITTEN_OUT: std::ops::RangeInclusive<i32> = -3..=6;

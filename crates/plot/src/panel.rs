@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use crate::axis::{Axis, Extent};
+use crate::axis::{Axis, DataExtent};
 use crate::colour::Ink;
-use crate::frame::{Frame, Scale};
+use crate::frame::{AxisScale, Frame};
 use crate::layer::Layer;
 use crate::lettering::{Fonts, Lettering};
 use crate::mark::{Anchor, Area, Mark};
@@ -65,7 +65,7 @@ impl Panel {
         if self.y.is_bare {
             return 0.0;
         }
-        let scale = Scale::new(&self.y, self.ranges().1, (height, 0.0));
+        let scale = AxisScale::new(&self.y, self.ranges().1, (height, 0.0));
         let ticks = self.y_ticks(&scale);
         let widest =
             ticks.written.iter().map(|tick| fonts.width(&tick.words, Lettering::SMALL)).fold(0.0, f64::max);
@@ -77,8 +77,8 @@ impl Panel {
         let (x_range, y_range) = self.ranges();
         let frame = Frame {
             area,
-            x: Scale::new(&self.x, x_range, (area.left, area.right)),
-            y: Scale::new(&self.y, y_range, (area.bottom, area.top)),
+            x: AxisScale::new(&self.x, x_range, (area.left, area.right)),
+            y: AxisScale::new(&self.y, y_range, (area.bottom, area.top)),
         };
         let mut marks = self.y_axis(&frame, gutter, fonts);
         marks.extend(self.x_axis(&frame, fonts));
@@ -100,12 +100,12 @@ impl Panel {
 
     /// What is shown in either direction.
     fn ranges(&self) -> (Range<f64>, Range<f64>) {
-        let (mut x, mut y) = (Extent::default(), Extent::default());
+        let (mut x, mut y) = (DataExtent::default(), DataExtent::default());
         self.layers.iter().for_each(|layer| layer.extend((&self.x, &mut x), (&self.y, &mut y)));
         (self.x.shown(&x), self.y.shown(&y))
     }
 
-    fn y_ticks(&self, scale: &Scale) -> Ticks {
+    fn y_ticks(&self, scale: &AxisScale) -> Ticks {
         Ticks::choose(scale.values(), self.y.is_log, |ticks| {
             are_apart(ticks, scale, |_| Lettering::SMALL.size + BETWEEN)
         })
@@ -175,7 +175,7 @@ impl Panel {
 }
 
 /// Whether the numbers have the room that each needs.
-fn are_apart(ticks: &[Tick], scale: &Scale, room: impl Fn(&str) -> f64) -> bool {
+fn are_apart(ticks: &[Tick], scale: &AxisScale, room: impl Fn(&str) -> f64) -> bool {
     ticks.windows(2).all(|pair| match (scale.at(pair[0].value), scale.at(pair[1].value)) {
         (Some(one), Some(other)) => {
             (other - one).abs() >= (room(&pair[0].words) + room(&pair[1].words)) / 2.0
@@ -185,7 +185,7 @@ fn are_apart(ticks: &[Tick], scale: &Scale, room: impl Fn(&str) -> f64) -> bool 
 }
 
 /// Ticks where they are.
-fn placed<'a>(ticks: &'a [Tick], scale: &'a Scale) -> impl Iterator<Item = (f64, &'a str)> {
+fn placed<'a>(ticks: &'a [Tick], scale: &'a AxisScale) -> impl Iterator<Item = (f64, &'a str)> {
     ticks.iter().filter_map(move |tick| Some((scale.at(tick.value)?, tick.words.as_str())))
 }
 

@@ -15,10 +15,10 @@ const MARK_RADIUS: f64 = 3.0;
 const POINT_RADIUS: f64 = 1.8;
 const POINT_OPACITY: f64 = 0.35;
 
-/// In the same place only so many points are drawn: more would not be seen, and a table's values repeat a lot.
+/// Maximum points drawn at one position: more would be invisible, and values from a table repeat often.
 const POINTS_IN_PLACE_MAX: usize = 8;
 
-/// Places are told apart that are a tenth of a pixel apart.
+/// Positions per pixel: points closer than a tenth of a pixel count as the same position.
 const PLACES_PER_PIXEL: f64 = 10.0;
 
 const BAND_OPACITY: f64 = 0.18;
@@ -182,12 +182,16 @@ mod tests {
     use super::*;
     use crate::axis::Axis;
     use crate::colour::Colour;
-    use crate::frame::Scale;
+    use crate::frame::AxisScale;
     use crate::mark::Area;
 
     fn frame(x: &Axis, y: &Axis) -> Frame {
         let area = Area { left: 0.0, top: 0.0, right: 100.0, bottom: 100.0 };
-        Frame { area, x: Scale::new(x, 1.0..11.0, (0.0, 100.0)), y: Scale::new(y, 1.0..11.0, (100.0, 0.0)) }
+        Frame {
+            area,
+            x: AxisScale::new(x, 1.0..11.0, (0.0, 100.0)),
+            y: AxisScale::new(y, 1.0..11.0, (100.0, 0.0)),
+        }
     }
 
     fn linear() -> Frame {

@@ -1,4 +1,4 @@
-//! Which values of an axis are written beside it.
+//! Chooses the ticks of an axis.
 //!
 //! As many as there is room for, at numbers that people count in: 1, 2 or 5 times a power of ten. A log axis has powers
 //! of ten; with little more than one of them in sight, 2 and 5 as well; and if its range is so narrow that these are not

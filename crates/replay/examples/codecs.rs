@@ -17,7 +17,7 @@ use zstd::zstd_safe::{CParameter, DParameter, FrameFormat};
 const FRAME_BYTES: usize = 84 * 84;
 const ITEM_FRAMES: usize = 5;
 const ITEMS: usize = 1000;
-/// The machine may be shared: the fastest of many short runs is the one that nobody disturbed.
+/// The machine may be shared: the fastest of many short runs is the least disturbed.
 const RUNS: usize = 25;
 
 fn main() {
@@ -94,7 +94,7 @@ fn measure(codec: &mut dyn Candidate, frames: &[&[u8]]) -> [f64; 6] {
         }
     };
     once(codec);
-    // Every run but the first goes on where the one before ended, so its first frame may be a delta.
+    // Every run but the first continues where the one before ended, so its first frame may be a delta.
     let pack_us = best(frames.len(), || once(codec));
     let mut fresh = 0;
     if !ends[0].1 {

@@ -1,12 +1,12 @@
-//! A byte stream in checksummed blocks, so that a reader never acts on damaged bytes.
+//! A byte stream in checksummed blocks, so that a reader never processes damaged bytes.
 //!
 //! ```text
 //! block:  length u32 | crc32c u32 | payload        little endian, length from 1 to BLOCK_BYTES
 //! end:    0u32       | crc32c u32
 //! ```
 //!
-//! The checksum covers the block's number too, so blocks that are missing, doubled or swapped are
-//! found, and without the end the stream is known to be cut short. Memory is one block.
+//! The checksum also covers the block's number. So a reader detects missing, repeated and swapped blocks, and a missing
+//! end shows that the stream is truncated. Takes the memory of one block.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -26,12 +26,11 @@ impl<W: Write> BlockWriter<W> {
         Self { out, payload: Vec::with_capacity(BLOCK_BYTES), number: 0, failure: None }
     }
 
-    /// Where it writes to.
     pub fn inner(&mut self) -> &mut W {
         &mut self.out
     }
 
-    /// Writes what is left and the end, after which nothing may follow.
+    /// Writes the last block and the end. Nothing may be written afterwards.
     pub fn end(&mut self) -> io::Result<()> {
         if !self.payload.is_empty() {
             self.write_block()?;
@@ -40,7 +39,7 @@ impl<W: Write> BlockWriter<W> {
         self.out.flush()
     }
 
-    /// Why writing failed, after something that hides it.
+    /// The cause of a failed write, for callers whose own error does not carry it.
     pub fn take_failure(&mut self) -> io::Error {
         self.failure.take().unwrap_or_else(|| ErrorKind::InvalidData.into())
     }
@@ -92,8 +91,8 @@ impl<R: Read> BlockReader<R> {
         Self { input, payload, position: 0, number: 0, ended: false, failure: None }
     }
 
-    /// Why reading failed, after something that hides it; `None` if the bytes were sound and only
-    /// their meaning was not.
+    /// The cause of a failed read, for callers whose own error does not carry it. `None` if the bytes were intact but
+    /// could not be parsed.
     pub fn take_failure(&mut self) -> Option<io::Error> {
         self.failure.take()
     }
@@ -165,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn any_length_comes_back() {
+    fn a_stream_of_any_length_survives_the_round_trip() {
         for size in [0, 1, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES + 17] {
             assert_eq!(read(&written(&sample(size))).unwrap(), sample(size));
         }
     }
 
     #[test]
-    fn a_flipped_bit_anywhere_is_found() {
+    fn a_flipped_bit_anywhere_is_detected() {
         let stored = written(&sample(100));
         for bit in 0..stored.len() * 8 {
             let mut damaged = stored.clone();
@@ -182,13 +181,13 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_anywhere_is_found() {
+    fn a_truncation_anywhere_is_detected() {
         let stored = written(&sample(100));
         assert!((0..stored.len()).all(|length| read(&stored[..length]).is_err()));
     }
 
     #[test]
-    fn swapped_and_missing_blocks_are_found() {
+    fn swapped_missing_and_repeated_blocks_are_detected() {
         let stored = written(&sample(2 * BLOCK_BYTES));
         let block = HEADER_BYTES + BLOCK_BYTES;
         let (first, rest) = stored.split_at(block);
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_a_block_takes_no_memory() {
+    fn a_length_beyond_a_block_allocates_nothing() {
         let mut reader = BlockReader::new(&[255u8; 64][..]);
         assert!(reader.read_exact(&mut [0; 1]).is_err());
         assert_eq!(reader.payload.capacity(), 0);

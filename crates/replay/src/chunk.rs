@@ -1,24 +1,24 @@
-//! What a writer sends: steps of one lane, and the items they complete.
+//! The input of the store: steps of one lane, and the items they complete.
 //!
-//! These are the domain's own types. Whatever carries them (a channel, gRPC) converts at its edge.
+//! These are domain types. The transport (a channel, gRPC) converts to and from its own types at its edge.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use value::priority::Priority;
 
-/// One stream of steps: one environment of one process start of one actor.
+/// Identifies one stream of steps: one environment of one incarnation of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LaneKey {
     /// The actor's index in its run.
     pub actor: u32,
-    /// Larger for each start of that actor. A table that has seen a newer one refuses older ones.
+    /// Grows with each start of that actor. A store that has seen a newer one refuses older ones.
     pub incarnation: u64,
-    /// Which of the actor's environments.
+    /// Index of the actor's environment.
     pub lane: u32,
 }
 
-/// Which weights acted. Ordered: a learner that came back from a checkpoint is newer than all
-/// that it had published before.
+/// Identifies published weights. Ordered: a restarted learner has a larger incarnation, so its versions are newer than
+/// all it published before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WeightsVersion {
     /// The learner's incarnation.
@@ -27,22 +27,22 @@ pub struct WeightsVersion {
     pub number: u64,
 }
 
-/// What was done on an observation, and what came of it.
+/// The action taken on an observation, and its result.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Taken {
     /// Index into the environment's action set.
     pub action: u16,
-    /// Reward of the step as the game gave it; clipping is the learner's business.
+    /// Reward of the step as returned by the game. The learner clips it.
     pub reward: f32,
-    /// The episode ended here and nothing follows: no bootstrap.
+    /// The episode ended by its own rules: no bootstrap.
     pub terminated: bool,
-    /// The episode was cut here: bootstrap from the final observation.
+    /// The episode was cut off: bootstrap from the final observation.
     pub truncated: bool,
-    /// A life was lost. The frame stack goes on.
+    /// A life was lost. The frame stack continues.
     pub life_lost: bool,
-    /// Log-probability of the action under the policy that acted.
+    /// Log-probability of the action under the policy that chose it.
     pub log_probability: f32,
-    /// The weights that acted.
+    /// Version of the weights that chose the action.
     pub weights: WeightsVersion,
 }
 
@@ -53,30 +53,30 @@ impl Taken {
     }
 }
 
-/// One observation of a lane and what was done on it. Its packed frame lies in [`Chunk::frames`].
+/// One observation of a lane and the action taken on it. Its packed frame is in [`Chunk::frames`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// Size of the packed frame. The store does not look inside.
+    /// Size of the packed frame. The store does not decode it.
     pub frame_bytes: u32,
-    /// The frame can be unpacked alone. Any other one changes the frame before it, and at most
-    /// [`KEY_DISTANCE_MAX`] of those follow one another.
+    /// The frame decodes alone. Any other frame is a difference to the frame before it. At most [`KEY_DISTANCE_MAX`] of
+    /// those follow one another.
     pub key_frame: bool,
-    /// Whether this is the first observation of an episode, before which the stack does not reach.
+    /// The first observation of an episode. Frame stacks do not reach back before it.
     pub starts_episode: bool,
-    /// What was done. `None` marks the final observation, which follows the step that ended the
-    /// episode and comes before the next episode's first step.
+    /// The action taken. `None` marks the final observation, which follows the step that ended the episode and precedes
+    /// the first step of the next episode.
     pub taken: Option<Taken>,
 }
 
-/// Frames that may lie between a frame and its key frame, counting itself.
+/// The largest distance of a frame from its key frame.
 pub const KEY_DISTANCE_MAX: u8 = 31;
 
 /// The priority of a new item.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum InitialPriority {
-    /// Computed by the writer.
+    /// As computed by the writer.
     Of(Priority),
-    /// The largest that the table has seen, see [`TableOptions::first_priority`].
+    /// The largest priority that the table has seen, see [`TableOptions::first_priority`].
     ///
     /// [`TableOptions::first_priority`]: crate::TableOptions::first_priority
     Largest,
@@ -89,28 +89,26 @@ pub struct NewItem {
     pub first: u64,
     /// Number of actions in between: 1 for one-step learning, at most n for n-step.
     pub length: u8,
-    /// Where it starts in the sampler.
     pub priority: InitialPriority,
-    /// Which of the store's tables it goes to.
+    /// Index of the store's table that the item goes to.
     pub table: u8,
 }
 
-/// The unit of writing, stored as a whole and exactly once.
+/// The unit of writing. A chunk is stored as a whole and exactly once.
 ///
-/// Items refer backwards only: to steps of this chunk or of earlier ones of the same lane. They
-/// come in order of `first` over the whole life of the lane, whatever table they go to, which is what
-/// lets the store drop frames and items together in constant time.
+/// Items refer only to steps of this chunk or of earlier chunks of the same lane. Over the whole lifetime of the lane
+/// they come in order of `first`, whatever their table. This order lets the store drop frames and items together in
+/// constant time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chunk {
-    /// Whose steps these are.
     pub lane: LaneKey,
-    /// Number of the chunk in its lane, counting from 0.
+    /// Sequence number of the chunk in its lane, from 0.
     pub sequence: u64,
-    /// Number in the lane of the first of `steps`, counting from 0.
+    /// Number in the lane of the first of `steps`, from 0.
     pub first_step: u64,
-    /// The new steps, one after the other.
+    /// Consecutive new steps.
     pub steps: Vec<Step>,
-    /// Their packed frames, one after the other without gaps.
+    /// The packed frames of the steps, without gaps.
     pub frames: Bytes,
     /// The items that these steps complete.
     pub items: Vec<NewItem>,

@@ -1,19 +1,17 @@
-//! Packing of frames: done once by the actor, undone once by whoever trains.
+//! Compression of frames. Actors pack frames, learners unpack them.
 //!
-//! Frames are small (7,056 bytes for Atari, a few hundred when packed), so what a format spends on
-//! magic numbers, sizes and checksums is left out: both sides know the size, and the carrier has
-//! checksums. Contexts are kept, because making one costs more than packing a frame.
+//! Frames are small (7,056 bytes for Atari, a few hundred when packed), so the formats omit magic numbers, sizes and
+//! checksums: both sides know the size, and the transport has checksums. Encoders and decoders keep their contexts,
+//! because creating one costs more than packing a frame.
 //!
-//! A *key frame* is packed alone. [`Codec::Delta`] packs most frames as a *delta* to the frame
-//! before, so a window of frames is unpacked from the last key frame at or before its start; the
-//! others make every frame a key frame. `examples/codecs.rs` measures what each is worth.
+//! A *key frame* is packed alone. [`Codec::Delta`] packs most frames as a *delta* to the frame before, so a window of
+//! frames is unpacked from the last key frame at or before its start. With the other codecs every frame is a key frame.
+//! `examples/codecs.rs` measures sizes and speeds.
 
 mod decode;
 mod patch;
 #[cfg(test)]
 mod tests;
-
-use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use zstd::bulk::Compressor;
@@ -25,8 +23,8 @@ pub use decode::{DecodeError, Decoder};
 /// percent fewer bytes than level 1, and mostly took 10 to 20 percent longer to pack.
 const ZSTD_LEVEL: i32 = 1;
 
-/// Most deltas between two key frames, so also the most frames that anyone unpacks only to get at
-/// another. Twice as many would save 5 percent of the bytes.
+/// The most deltas between two key frames, and so the most frames that are decoded only to reach another one. Twice as
+/// many would save 5 percent of the bytes.
 pub const KEY_DISTANCE_MAX: usize = 15;
 const _: () = assert!(KEY_DISTANCE_MAX <= crate::KEY_DISTANCE_MAX as usize);
 
@@ -34,54 +32,25 @@ const _: () = assert!(KEY_DISTANCE_MAX <= crate::KEY_DISTANCE_MAX as usize);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Codec {
-    /// As they are.
+    /// Not compressed.
     None,
-    /// Zstandard: every frame alone, for pictures that have little to do with the one before.
+    /// Zstandard, every frame alone. For frames that have little in common with the frame before.
     Zstd,
-    /// What changed since the frame before: the smallest and the fastest for a screen.
+    /// Differences to the frame before. The smallest and fastest for screens of games.
     #[default]
     Delta,
 }
 
+value::names!(Codec, "codec", None = "none", Zstd = "zstd", Delta = "delta");
+
 impl Codec {
-    /// Every codec, for help texts and tests.
-    pub const ALL: [Codec; 3] = [Codec::None, Codec::Zstd, Codec::Delta];
-
-    /// The name in configuration files and on the wire.
-    pub fn name(self) -> &'static str {
-        match self {
-            Codec::None => "none",
-            Codec::Zstd => "zstd",
-            Codec::Delta => "delta",
-        }
-    }
-
-    /// Packs one frame alone. Makes a context each time: keep an [`Encoder`] where many are packed.
+    /// Packs one frame alone. Creates a context each time: use an [`Encoder`] to pack many frames.
     pub fn pack(self, frame: &[u8]) -> Box<[u8]> {
         let mut packed = Vec::new();
         Encoder::new(self, frame.len()).encode_into(frame, &mut packed);
         packed.into()
     }
 }
-
-impl fmt::Display for Codec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Codec {
-    type Err = UnknownCodec;
-    fn from_str(name: &str) -> Result<Self, UnknownCodec> {
-        let known = Codec::ALL.into_iter().find(|codec| codec.name() == name);
-        known.ok_or_else(|| UnknownCodec(name.to_owned()))
-    }
-}
-
-/// A name that no codec has.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown codec {0:?}, use none, zstd or delta")]
-pub struct UnknownCodec(pub String);
 
 /// Packs the frames of one lane with one codec.
 pub struct Encoder {
@@ -91,7 +60,7 @@ pub struct Encoder {
 
 enum EncoderContext {
     None,
-    /// With the buffer that zstd packs into: it cannot append.
+    /// With an output buffer, since zstd cannot append.
     Zstd(Compressor<'static>, Vec<u8>),
     Delta(DeltaEncoder),
 }
@@ -115,14 +84,14 @@ impl Encoder {
         Self { frame_bytes, context }
     }
 
-    /// Makes the next frame a key frame: it has nothing to do with the frame before.
+    /// Makes the next frame a key frame.
     pub fn restart(&mut self) {
         if let EncoderContext::Delta(delta) = &mut self.context {
             delta.previous.clear();
         }
     }
 
-    /// What the next frame's packing depends on, to be saved with a lane.
+    /// The state that the next packed frame depends on, to be saved with a lane.
     pub fn state(&self) -> EncoderState {
         match &self.context {
             EncoderContext::Delta(delta) => EncoderState(delta.clone()),
@@ -130,7 +99,7 @@ impl Encoder {
         }
     }
 
-    /// Goes on from a state, unless it is of frames of another size or none that an encoder comes to.
+    /// Continues from a saved state. Refuses a state of another frame size, or one that no encoder can reach.
     pub fn restore(&mut self, state: EncoderState) -> bool {
         let EncoderState(state) = state;
         let of_this_size = state.previous.is_empty() || state.previous.len() == self.frame_bytes;
@@ -165,7 +134,7 @@ impl Encoder {
     }
 }
 
-/// What an encoder remembers from frame to frame.
+/// The state of an encoder between frames.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct EncoderState(DeltaEncoder);
 
@@ -187,7 +156,7 @@ impl DeltaEncoder {
             patch::encode_delta(frame, &self.previous, out);
         }
         let end = out.len();
-        // To try a key frame each time would double the work, so only such a delta has to compete.
+        // Packing every frame as a key frame too would double the work, so only such a delta is compared with one.
         if key || end - start >= self.key_bytes {
             patch::encode_key(frame, out);
             key |= out.len() - end <= end - start;
@@ -205,9 +174,8 @@ impl DeltaEncoder {
         key
     }
 
-    /// A key frame is due once the deltas that a reader has to take with the last one have more
-    /// bytes than it. A fixed distance of 10 gives as many bytes per frame, and readers take 9
-    /// percent more.
+    /// A key frame is due once the deltas that a reader needs since the last one have more bytes than it. A fixed
+    /// distance of 10 would give the same bytes per frame, but readers would read 9 percent more.
     fn key_is_due(&self) -> bool {
         self.previous.is_empty() || self.deltas == KEY_DISTANCE_MAX || self.delta_bytes >= self.key_bytes
     }

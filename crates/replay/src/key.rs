@@ -1,18 +1,18 @@
-//! Names of items that outlive them.
+//! Keys of items. A key stays unique after its item is gone.
 
 use serde::{Deserialize, Serialize};
 
-/// Names one item of one table for ever.
+/// Identifies one item of one table, permanently.
 ///
-/// The slot is where it lies, the generation is its number in the order of insertion. A successor
-/// in the same slot has another generation, and a table restored from an older save gets another
-/// incarnation, so a key held by a slow learner never means a different item.
+/// The generation is the item's number in the order of insertion. The next item in the same slot has another
+/// generation, and a store restored from an older save has another incarnation. So a key held by a slow learner never
+/// refers to another item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ItemKey {
-    /// Of the store that gave it, see [`Store::open`](crate::Store::open).
+    /// Incarnation of the store that created the key, see [`Store::open`](crate::Store::open).
     pub incarnation: u32,
-    /// Where the item lies.
+    /// Index of the item in its table.
     pub slot: u32,
-    /// How many items had been inserted before it.
+    /// How many items were inserted into the table before it.
     pub generation: u64,
 }

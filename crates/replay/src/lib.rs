@@ -1,17 +1,16 @@
-//! One replay shard: what actors saw and did, stored once, drawn in proportion to its priority.
+//! One replay shard: the experience of the actors, stored once and sampled in proportion to its priority.
 //!
 //! A writer streams the steps of a *lane* (one environment of one actor) in [`Chunk`]s. The [`Store`] keeps
-//! each chunk as it came in a ring of bytes, and *items* (transitions) only refer to steps. One or more
-//! [`Table`]s over the same frames say which items there are and how they are drawn. A sampler draws items, a
-//! learner sends priorities back.
+//! each chunk as received in a ring of bytes, and *items* (transitions) only refer to steps. One or more
+//! [`Table`]s over the same frames have their own items and their own ways to sample and evict them. A learner samples
+//! items and sends priorities back.
 //!
-//! Reading order: [`Chunk`] for what comes in, [`Store`] for what happens to it, [`ItemView`] for what comes out.
-//! Below `store`: `insert` judges chunks, `log` and `record` hold them, `table` and `sum_tree` draw, `recover` finds
-//! everything again after a crash, `save` writes a store out and reads it back, `directory` is where shards keep
-//! theirs.
+//! Reading order: [`Chunk`] is the input, [`Store`] processes it, [`ItemView`] is the output. Below `store`: `insert`
+//! validates chunks, `log` and `record` hold them, `table` and `sum_tree` sample, `recover` restores a store after a
+//! crash, `save` writes a store to a stream and reads it back, `directory` manages the files of shards.
 //!
-//! No sockets, clock, threads or random generator of its own; only `store` touches files. Drawing takes any `Rng`,
-//! and the store never decodes a frame. [`codec`] is here because writers and learners share the format of packed frames;
+//! No sockets, clock, threads or random generator of its own; only `store` touches files. Sampling takes any `Rng`, and
+//! the store never decodes a frame. [`codec`] is here because writers and learners share the format of packed frames;
 //! the store does not use it.
 
 #![deny(unsafe_code)]
@@ -35,14 +34,14 @@ pub mod testing;
 
 pub use chunk::{Chunk, InitialPriority, KEY_DISTANCE_MAX, LaneKey, NewItem, Step, Taken, WeightsVersion};
 pub use key::ItemKey;
-pub use options::{OptionsError, Remover, Sampler, StoreOptions, TABLES_MAX, TableOptions, UnknownName};
+pub use options::{OptionsError, Remover, Sampler, StoreOptions, TABLES_MAX, TableOptions};
 pub use outcome::{Counters, Draw, Inserted, SampleError, TableCounters, Updated};
 pub use points::points;
 pub use status::{Allowance, BlockedCaller, ReplayStatus, ShardStatus, TableStatus};
 pub use store::Store;
 pub use store::insert::InsertError;
 pub use store::item::ItemView;
-pub use store::reliability::Episode;
+pub use store::reliability::EpisodeErrors;
 pub use store::table::Table;
 pub use store::{LoadError, Saving};
 pub use sum_tree::SumTree;

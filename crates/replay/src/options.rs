@@ -1,28 +1,31 @@
-//! How a store is set up. Checked once, in [`StoreOptions::check`], so nothing asks again.
-
-use std::{fmt, str::FromStr};
+//! Options of a store. [`StoreOptions::check`] validates them once; later code relies on that.
 
 use serde::{Deserialize, Serialize};
 
-/// Tables over one set of frames, at most. Each has its place in the state that survives a crash.
+/// The most tables of a store. Each has a reserved entry in the persistent state.
 pub const TABLES_MAX: usize = 4;
 
-/// How items are drawn.
+/// How items are sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sampler {
     /// In proportion to `(priority + constant)^exponent`.
     #[default]
     Proportional,
-    /// Every item alike. Priorities are still stored.
+    /// All items with equal probability. Priorities are stored but not used.
     Uniform,
-    /// The oldest one. With `max_times_sampled` 1, a queue.
+    /// The oldest item. With `max_times_sampled` 1, a queue.
     Fifo,
-    /// The newest one. With `max_times_sampled` 1, a stack.
+    /// The newest item. With `max_times_sampled` 1, a stack.
     Lifo,
 }
 
-/// Which item makes room when a table is full.
+value::names! {
+    Sampler, "sampler",
+    Proportional = "proportional", Uniform = "uniform", Fifo = "fifo", Lifo = "lifo",
+}
+
+/// Which item is evicted from a full table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Remover {
@@ -31,117 +34,54 @@ pub enum Remover {
     Fifo,
     /// The newest.
     Lifo,
-    /// The one of least priority, as in Ape-X DPG.
+    /// The item of lowest priority, as in Ape-X DPG.
     LowestPriority,
 }
 
-/// A name that means nothing here.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown {what} {name:?}, use {known}")]
-pub struct UnknownName {
-    what: &'static str,
-    name: String,
-    known: &'static str,
-}
-
-impl Sampler {
-    /// The name in configuration files and on the wire.
-    pub fn name(self) -> &'static str {
-        match self {
-            Sampler::Proportional => "proportional",
-            Sampler::Uniform => "uniform",
-            Sampler::Fifo => "fifo",
-            Sampler::Lifo => "lifo",
-        }
-    }
-}
-
-impl Remover {
-    /// The name in configuration files and on the wire.
-    pub fn name(self) -> &'static str {
-        match self {
-            Remover::Fifo => "fifo",
-            Remover::Lifo => "lifo",
-            Remover::LowestPriority => "lowest-priority",
-        }
-    }
-}
-
-impl FromStr for Sampler {
-    type Err = UnknownName;
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        let all = [Sampler::Proportional, Sampler::Uniform, Sampler::Fifo, Sampler::Lifo];
-        let known = "proportional, uniform, fifo or lifo";
-        let unknown = || UnknownName { what: "sampler", name: name.to_owned(), known };
-        all.into_iter().find(|sampler| sampler.name() == name).ok_or_else(unknown)
-    }
-}
-
-impl FromStr for Remover {
-    type Err = UnknownName;
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        let all = [Remover::Fifo, Remover::Lifo, Remover::LowestPriority];
-        let known = "fifo, lifo or lowest-priority";
-        let unknown = || UnknownName { what: "remover", name: name.to_owned(), known };
-        all.into_iter().find(|remover| remover.name() == name).ok_or_else(unknown)
-    }
-}
-
-impl fmt::Display for Sampler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl fmt::Display for Remover {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+value::names!(Remover, "remover", Fifo = "fifo", Lifo = "lifo", LowestPriority = "lowest-priority");
 
 /// One table: a view of the stored frames with its own items, sampler and remover.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TableOptions {
-    /// What people call it.
     pub name: String,
-    /// How many items are kept.
+    /// The most items that the table keeps.
     pub capacity: usize,
-    /// How items are drawn.
+    /// How items are sampled.
     pub sampler: Sampler,
-    /// Which item makes room for a new one.
+    /// Which item is evicted when the table is full.
     pub remover: Remover,
-    /// An item drawn so often goes; 0 keeps it.
+    /// An item is removed after it was sampled this often. 0: never.
     pub max_times_sampled: u32,
     /// The exponent α of `(priority + constant)^α`.
     pub priority_exponent: f64,
-    /// Added before the exponent so that nothing starves.
+    /// Added to the priority before the exponent, so that items of priority 0 can be sampled.
     pub priority_constant: f64,
-    /// What [`InitialPriority::Largest`](crate::InitialPriority::Largest) means in a table that has
-    /// not seen a larger priority.
+    /// The value of [`InitialPriority::Largest`](crate::InitialPriority::Largest) until the table has seen a larger
+    /// priority.
     pub first_priority: f64,
 }
 
-/// Everything a [`Store`](crate::Store) needs to know. There is no default: the caller knows better.
+/// Options of a [`Store`](crate::Store). No defaults: they depend on the caller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoreOptions {
-    /// Size of the ring of chunks, the hard cap of all packed frames and step records together. The ring
-    /// is used round and round, so in a long run this much memory (or disk) is really taken.
+    /// Size of the ring of chunks: a hard limit on all packed frames and step records together. A long run fills the
+    /// whole ring, so this much memory (or disk) will be used.
     pub bytes_max: usize,
     /// Frames in a state.
     pub stack: usize,
-    /// Size of an unpacked frame. Bounds what a packed one may weigh.
+    /// Size of an unpacked frame. Also bounds the size of a packed one.
     pub frame_bytes: usize,
     /// The tables, at least one.
     pub tables: Vec<TableOptions>,
 }
 
 impl StoreOptions {
-    /// The most that one packed frame may weigh: any codec's worst case on noise.
+    /// The largest size of a packed frame: the worst case of any codec, on noise.
     pub fn packed_bytes_max(&self) -> usize {
         self.frame_bytes.saturating_add(self.frame_bytes / 64).saturating_add(64)
     }
 
-    /// The first thing wrong with these options.
+    /// Fails with the first invalid option.
     pub fn check(&self) -> Result<(), OptionsError> {
         if !(1..=usize::from(u8::MAX)).contains(&self.stack) {
             return Err(OptionsError::Stack(self.stack));
@@ -189,44 +129,25 @@ impl TableOptions {
     }
 }
 
-/// Why a store cannot be made.
+/// Why a store cannot be created.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum OptionsError {
-    /// No items, or more than a key can tell apart.
+    /// No items, or more than keys can distinguish.
     #[error("capacity must be from 1 to 4294967294, got {0}")]
     Capacity(usize),
-    /// No tables, or too many.
     #[error("there must be from 1 to {TABLES_MAX} tables, got {0}")]
     Tables(usize),
-    /// A name that is taken or can't be typed.
     #[error("table name {0:?} must be unique, of 1 to 64 letters, digits, '.', '-' and '_'")]
     Name(String),
-    /// No frames in a state, or too many.
     #[error("stack must be from 1 to 255, got {0}")]
     Stack(usize),
-    /// Frames of no size, or too large.
     #[error("frame_bytes must be from 1 to 2147483647, got {0}")]
     FrameBytes(usize),
-    /// Not even one transition would fit.
+    /// The ring is too small for one transition.
     #[error("bytes_max must be at least {least} to hold one transition, got {given}")]
-    BytesMax {
-        /// What was asked for.
-        given: usize,
-        /// The smallest that works.
-        least: usize,
-    },
-    /// A number that is NaN, infinite or negative.
+    BytesMax { given: usize, least: usize },
     #[error("{name} must be finite and at least 0, got {value}")]
-    Number {
-        /// Which option.
-        name: &'static str,
-        /// What was asked for.
-        value: f64,
-    },
-    /// The system would not give the memory.
-    #[error("cannot allocate {bytes} bytes, choose a smaller capacity or bytes_max")]
-    Memory {
-        /// How much was asked for.
-        bytes: usize,
-    },
+    Number { name: &'static str, value: f64 },
+    #[error("cannot allocate {bytes} bytes: choose a smaller capacity or bytes_max")]
+    Memory { bytes: usize },
 }

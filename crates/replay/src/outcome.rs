@@ -1,4 +1,4 @@
-//! What the store answers, and what it counts.
+//! Results and counters of the store.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -10,13 +10,13 @@ use crate::key::ItemKey;
 pub struct Counters {
     /// Chunks stored.
     pub chunks: u64,
-    /// Chunks that were stored already, dropped.
+    /// Chunks that were stored before, and dropped.
     pub duplicate_chunks: u64,
-    /// Chunks that never came: gaps in the sequence.
+    /// Chunks that were never received: gaps in the sequence numbers.
     pub lost_chunks: u64,
     /// Steps stored, final observations included.
     pub steps: u64,
-    /// Steps stored that have an action: agent steps.
+    /// Steps stored with an action: agent steps.
     pub actions: u64,
     /// Items dropped on arrival because frames that they need were lost or reclaimed.
     pub items_without_frames: u64,
@@ -28,19 +28,19 @@ pub struct Counters {
 pub struct TableCounters {
     /// Items stored.
     pub inserts: u64,
-    /// Items that made room for newer ones.
+    /// Items evicted from a full table.
     pub evicted: u64,
-    /// Items that went because a frame of theirs was reclaimed.
+    /// Items removed because a chunk that they need was reclaimed.
     pub reclaimed_items: u64,
-    /// Items drawn.
+    /// Items sampled.
     pub samples: u64,
-    /// Items that went because they had been drawn often enough.
+    /// Items removed after `max_times_sampled`.
     pub used_up: u64,
     /// Priority updates applied.
     pub updates: u64,
-    /// Priority updates for items no longer there, ignored.
+    /// Priority updates of items that were no longer stored, and ignored.
     pub stale_updates: u64,
-    /// Items removed because someone could not use them.
+    /// Items removed because the learner could not decode them.
     pub removed_items: u64,
 }
 
@@ -57,10 +57,10 @@ impl std::ops::AddAssign for TableCounters {
     }
 }
 
-/// What became of a chunk.
+/// The result of inserting a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inserted {
-    /// It was stored already and nothing was done.
+    /// The chunk was stored before. The call changed nothing.
     pub duplicate: bool,
     /// Items stored.
     pub items: u64,
@@ -70,35 +70,33 @@ pub struct Inserted {
     pub chunks_lost: u64,
 }
 
-/// One drawn item.
+/// One sampled item.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Draw {
-    /// Its name, to look at it or to give it a new priority.
     pub key: ItemKey,
-    /// The exact probability with which one draw from this table gives this item.
+    /// The exact probability of this item in one draw from the table.
     pub probability: f64,
-    /// How often it has been drawn, this time included.
+    /// How often the item was sampled, this time included.
     pub times_sampled: u32,
-    /// How many items have been inserted after it.
+    /// How many items were inserted into the table after it.
     pub age_inserts: u64,
 }
 
-/// What became of priority updates.
+/// The result of priority updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Updated {
     /// Items changed.
     pub applied: u64,
-    /// Items no longer there.
+    /// Items that are no longer stored.
     pub stale: u64,
 }
 
-/// Why nothing could be drawn.
+/// Why nothing could be sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SampleError {
-    /// No items.
-    #[error("table is empty, insert items first")]
+    #[error("the table is empty: insert items first")]
     Empty,
-    /// Items, but each of weight zero.
-    #[error("all priorities are 0, set priority_constant above 0")]
+    /// All items have weight 0.
+    #[error("all priorities are 0: set priority_constant above 0")]
     NoMass,
 }

@@ -1,16 +1,16 @@
-//! Where a batch is drawn: points of a distribution's mass.
+//! The random points at which a batch is sampled.
 
 use rand::{Rng, RngExt};
 
-/// `count` points from 0 to below 1, each drawn alone or, if `stratified`, one from each of `count` equal shares. Shares lower
-/// the variance of a batch and leave each item's expected count as it is.
+/// `count` random points in [0, 1): independent or, if `stratified`, one from each of `count` equal strata.
+/// Stratification lowers the variance of a batch and does not change the expected count of an item.
 ///
-/// Takes one number from `rng` per point, when the point is asked for.
+/// Lazily takes one number from `rng` per point.
 pub fn points(count: usize, stratified: bool, rng: &mut impl Rng) -> impl Iterator<Item = f64> {
     (0..count).map(move |share| {
         let uniform: f64 = rng.random();
         let point = if stratified { (share as f64 + uniform) / count as f64 } else { uniform };
-        // Rounding can reach 1, where nothing lies.
+        // Rounding can give 1, which is outside of the interval.
         point.min(1.0 - f64::EPSILON / 2.0)
     })
 }
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_share_has_one_point_and_none_reaches_the_end() {
+    fn each_stratum_has_one_point_and_none_reaches_1() {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let drawn: Vec<f64> = points(7, true, &mut rng).collect();
         let shares: Vec<usize> = drawn.iter().map(|point| (point * 7.0) as usize).collect();
@@ -32,7 +32,7 @@ mod tests {
         assert_eq!(points(256, true, &mut Ones).last(), Some(1.0 - f64::EPSILON / 2.0));
     }
 
-    /// The largest number that a generator can give, over and over.
+    /// A generator that always returns the largest number.
     struct Ones;
 
     impl rand::TryRng for Ones {

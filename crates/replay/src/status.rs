@@ -1,7 +1,7 @@
-//! What a shard and the whole replay hold, what they have counted, and who is blocked on what.
+//! The status of a shard and of the whole replay: contents, counters, and blocked callers.
 //!
-//! The one type for it: a shard makes its [`ShardStatus`], `proto` carries it to the learner, the learner adds up the
-//! shards' into a [`ReplayStatus`]. Metrics, live page, launcher events, `quiver inspect` and the record read these two.
+//! A shard creates its [`ShardStatus`], `proto` carries it to the learner, and the learner adds up all shards to a
+//! [`ReplayStatus`]. Metrics, live page, launcher events, `quiver inspect` and the record read these two types.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,20 +16,20 @@ pub struct TableStatus {
     pub capacity: u64,
     /// Sum of all weights; the number of items if the table samples uniformly.
     pub mass: f64,
-    /// What a new item gets that asks for the largest priority.
+    /// The priority of a new item that requests the largest one.
     pub largest_priority: f64,
     /// Totals since the shard's incarnation began.
     pub counters: TableCounters,
 }
 
 impl TableStatus {
-    /// Items that left to make room, in the table or in the ring.
-    pub fn forgotten(&self) -> u64 {
+    /// Items removed to make room, in the table or in the ring.
+    pub fn displaced(&self) -> u64 {
         self.counters.evicted.saturating_add(self.counters.reclaimed_items)
     }
 }
 
-/// What one shard holds, has counted and may still take in.
+/// What one shard holds, has counted and may still accept.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShardStatus {
     /// The shard's permanent identity.
@@ -83,10 +83,10 @@ pub struct BlockedCaller {
     pub seconds: f64,
 }
 
-/// How many inserts a shard may have accepted, by its own count.
+/// How many inserts a shard may have accepted in total, by its own counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// The incarnation whose count is meant.
+    /// The incarnation of the shard whose counters are meant.
     pub incarnation: u32,
     /// Inserts in total.
     pub inserts: u64,

@@ -1,21 +1,21 @@
-//! The store: chunks in, draws out, priorities back.
+//! The store: inserts chunks, samples items, updates priorities.
 //!
-//! **Where things are.** A chunk lies in the ring as it came, steps and packed frames together (`record`).
-//! An item is a line in the record of the chunk that completed it, and a slot in its [`Table`]. All of it
-//! is in `memory`, which may be a file: then a process that dies leaves everything it had acknowledged.
+//! **Layout.** A chunk is in the ring as received, steps and packed frames together (`record`). An item is an entry in
+//! the record of the chunk that completed it, and a slot in its [`Table`]. Both are in `memory`, which may be a file.
+//! Then everything acknowledged survives the process, however it dies.
 //!
-//! **What leaves, and when.** A full table's remover names the item that makes room. When the ring is full
-//! the oldest chunk goes and takes along the items that need a step of it. After each chunk the oldest ones
-//! that nobody needs also go: no item refers to them, and no item to come may (items of a lane come in
-//! order, so that is whatever lies before the newest item's window). A chunk that an idle lane might still
-//! need can hold this up, until the ring is full.
+//! **Removal.** When a table is full, its remover selects the item to evict. When the ring is full, the oldest chunk is
+//! reclaimed, together with the items that need a step of it. After each change, the oldest chunks that are not needed
+//! are reclaimed too: no item refers to them, and no future item can. (Items of a lane come in order, so a future item
+//! needs nothing before the newest item's window.) A chunk that an idle lane might still need delays this until the
+//! ring is full.
 //!
-//! **What is bounded.** Chunks by `bytes_max`, items by `capacity`, lanes followed by a constant. Of a drained
-//! lane only the cursor remains, and when a newer incarnation of its actor appears, not even that.
+//! **Bounds.** `bytes_max` bounds the chunks, `capacity` the items, a constant the lanes. Of a lane without chunks only
+//! the cursor remains, until a newer incarnation of its actor appears.
 //!
-//! **In which order things are written**, so that a process may die between any two instructions: before a
-//! chunk is overwritten the state says that it no longer counts, and its lane's cursor is put down; slots
-//! change before the chunk that fills them is there; the chunk counts from the last word of its header.
+//! **Order of writes.** A process may die between any two instructions. So before a chunk is overwritten, the state
+//! excludes it and its lane's cursor is persisted. Slots change before the chunk that fills them is complete. A chunk
+//! is valid from the last word of its header.
 
 pub(crate) mod insert;
 pub(crate) mod item;
@@ -37,7 +37,7 @@ mod sample;
 mod save;
 
 pub mod directory;
-pub mod look;
+pub mod inspect;
 
 pub use home::{Home, HomeError};
 pub use recover::Recovered;
@@ -50,7 +50,7 @@ use crate::chunk::{Chunk, InitialPriority, NewItem};
 use crate::key::ItemKey;
 use crate::options::{OptionsError, StoreOptions};
 use crate::outcome::{Counters, Inserted, TableCounters, Updated};
-use insert::{Accepted, InsertError, Verdict, judge};
+use insert::{Accepted, InsertError, Validation, validate};
 use item::ItemView;
 use lanes::Lanes;
 use log::Log;
@@ -69,12 +69,12 @@ pub struct Store {
     tables: Vec<Table>,
     counters: Counters,
     state: StatePage,
-    /// Kept to avoid allocating.
+    /// Scratch space of `insert`, kept to avoid allocating.
     steps: Vec<StepRecord>,
     items: Vec<ItemRecord>,
 }
 
-/// Files of a store, by what they hold.
+/// Names of the files of a store.
 const RING: &str = "ring";
 const MARKS: &str = "marks";
 const STATE: &str = "state";
@@ -84,16 +84,16 @@ fn slots_file(table: usize) -> String {
 }
 
 impl Store {
-    /// An empty store that goes with the process. `incarnation` goes into every key.
+    /// An empty store in the memory of the process. `incarnation` is part of every key.
     pub fn new(options: StoreOptions, incarnation: u32) -> Result<Store, OptionsError> {
-        match Self::open(options, incarnation, Home::nowhere()) {
+        match Self::open(options, incarnation, Home::in_memory()) {
             Ok((store, _)) => Ok(store),
             Err(HomeError::Options(error)) => Err(error),
             Err(HomeError::Io { bytes, .. }) => Err(OptionsError::Memory { bytes }),
         }
     }
 
-    /// The store that lives at `home`, or an empty one if there is none yet.
+    /// Recovers the store at `home`, or creates an empty one.
     pub fn open(
         options: StoreOptions,
         incarnation: u32,
@@ -128,21 +128,20 @@ impl Store {
 
     /// Stores a chunk, all of it or nothing.
     ///
-    /// A chunk that is stored already is dropped, which the answer says. A gap in the sequence is
-    /// counted and never linked across. An item whose frames are no longer there is dropped and
-    /// counted; anything else that is wrong refuses the whole chunk. Constant time per step and item,
-    /// amortised, plus the sampler's.
+    /// A chunk that was stored before is dropped and reported as a duplicate. A gap in the sequence numbers is counted,
+    /// and no item spans it. An item whose frames are no longer stored is dropped and counted. Any other error refuses
+    /// the whole chunk. Takes amortised constant time per step and item, plus the sampler's time.
     pub fn insert(&mut self, chunk: &Chunk) -> Result<Inserted, InsertError> {
-        let verdict = judge(&self.lanes, &self.log, &self.options, chunk, &mut self.steps)?;
-        let Verdict::New(accepted) = verdict else {
+        let verdict = validate(&self.lanes, &self.log, &self.options, chunk, &mut self.steps)?;
+        let Validation::New(accepted) = verdict else {
             self.counters.duplicate_chunks += 1;
             self.write_state();
             return Ok(Inserted { duplicate: true, ..Inserted::default() });
         };
         let bytes = record::bytes(chunk.steps.len(), chunk.items.len(), chunk.frames.len());
-        let place = self.make_room(bytes);
+        let offset = self.make_room(bytes);
         let previous = self.log.entry(accepted.previous).map_or(0, |_| accepted.previous);
-        let (newest_item, floor) = self.settle_items(chunk, &accepted, previous);
+        let (newest_item, floor) = self.insert_items(chunk, &accepted, previous);
         let (phase, phase_steps) = accepted.phase.to_bytes();
         let header = Header {
             actor: chunk.lane.actor,
@@ -159,7 +158,7 @@ impl Store {
             phase_steps,
             ..Header::zeroed()
         };
-        let number = self.log.append(place, bytes, header, &self.steps, &self.items, &chunk.frames);
+        let number = self.log.append(offset, bytes, header, &self.steps, &self.items, &chunk.frames);
         self.lanes.advance(chunk.lane, &Header { number, ..header });
         self.count_needed();
         let (kept, lost) = (self.items.len() as u64, accepted.lost);
@@ -174,12 +173,12 @@ impl Store {
         self.counters.steps += chunk.steps.len() as u64;
         self.counters.actions += chunk.steps.iter().filter(|step| step.taken.is_some()).count() as u64;
         self.counters.items_without_frames += inserted.items_without_frames;
-        self.settle();
+        self.commit();
         Ok(inserted)
     }
 
-    /// Gives items new priorities. Items no longer there are counted and ignored; of several updates
-    /// of one item the last wins.
+    /// Assigns new priorities. Items that are no longer stored are ignored and counted. Of several updates of one item
+    /// the last wins.
     pub fn update_priorities(&mut self, table: usize, updates: &[(ItemKey, Priority)]) -> Updated {
         let incarnation = self.incarnation;
         let table = &mut self.tables[table];
@@ -195,24 +194,25 @@ impl Store {
         }
         table.counters.updates += updated.applied;
         table.counters.stale_updates += updated.stale;
-        self.settle();
+        self.commit();
         updated
     }
 
-    /// Forgets items that nobody can use, such as those whose frames can't be unpacked, and says how many were there.
+    /// Removes items that cannot be used, such as those whose frames cannot be decoded. Returns how many were still
+    /// stored.
     pub fn remove(&mut self, table: usize, keys: &[ItemKey]) -> u64 {
         let mut removed = 0;
         for &key in keys {
             let Some(slot) = self.tables[table].find(self.incarnation, key) else { continue };
-            self.vacate(table, slot);
+            self.remove_item(table, slot);
             removed += 1;
         }
         self.tables[table].counters.removed_items += removed;
-        self.settle();
+        self.commit();
         removed
     }
 
-    /// Lets [`InitialPriority::Largest`] mean at least this, for a maximum known from other shards.
+    /// Raises the value of [`InitialPriority::Largest`] to at least this, the maximum of other shards.
     pub fn raise_largest_priority(&mut self, table: usize, priority: Priority) {
         self.tables[table].raise_largest_priority(priority);
         self.write_state();
@@ -225,11 +225,11 @@ impl Store {
         Ok(())
     }
 
-    /// Changes how many items a table keeps. If they are fewer, its remover says which ones go.
+    /// Changes the capacity of a table. If it shrinks below the number of items, the remover selects which are evicted.
     pub fn set_capacity(&mut self, table: usize, capacity: usize) -> Result<(), HomeError> {
         let changed = crate::TableOptions { capacity, ..self.tables[table].options().clone() };
         changed.check()?;
-        Table::ask_for(capacity)?;
+        Table::check_memory(capacity)?;
         let slots = match capacity > self.tables[table].slots_len() {
             true => Some(self.home.larger(
                 &slots_file(table),
@@ -241,22 +241,22 @@ impl Store {
         self.tables[table].set_capacity(capacity, slots);
         self.options.tables[table].capacity = capacity;
         self.shrink_to_capacity(table);
-        self.settle();
+        self.commit();
         Ok(())
     }
 
-    /// Looks at an item, or `None` if it is no longer there.
+    /// A view of an item, or `None` if it is no longer stored.
     pub fn item(&self, table: usize, key: ItemKey) -> Option<ItemView<'_>> {
         let slot = self.tables[table].find(self.incarnation, key)?;
         Some(self.view(table, slot))
     }
 
-    /// The options in force.
+    /// The current options.
     pub fn options(&self) -> &StoreOptions {
         &self.options
     }
 
-    /// What goes into every key.
+    /// Part of every key.
     pub fn incarnation(&self) -> u32 {
         self.incarnation
     }
@@ -271,7 +271,7 @@ impl Store {
         self.log.used()
     }
 
-    /// Chunks stored.
+    /// Number of stored chunks.
     pub fn chunks(&self) -> usize {
         let numbers = self.log.numbers();
         (numbers.end - numbers.start) as usize
@@ -283,24 +283,22 @@ impl Store {
         self.log.numbers()
     }
 
-    /// Totals of the store.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Totals of all tables together.
+    /// The sum of the counters of all tables.
     pub fn table_counters(&self) -> TableCounters {
         let mut total = TableCounters::default();
         self.tables.iter().for_each(|table| total += table.counters());
         total
     }
 
-    /// Makes sure that everything is on the disk, if the store has files.
+    /// Flushes everything to disk, if the store has files.
     pub fn sync(&self) -> std::io::Result<()> {
         self.home.sync()
     }
 
-    /// Where the store lives.
     pub fn home(&self) -> &Home {
         &self.home
     }
@@ -322,9 +320,9 @@ impl Store {
         }
     }
 
-    /// Puts the chunk's items into their tables, and what the ring is to know of them into `items`. Says the lane's
-    /// newest item and the first step that one to come may need.
-    fn settle_items(&mut self, chunk: &Chunk, accepted: &Accepted, previous: u64) -> (u64, u64) {
+    /// Inserts the chunk's items into their tables, and collects their records for the ring in `items`. Returns the
+    /// lane's newest item, and the first step that a future item may need.
+    fn insert_items(&mut self, chunk: &Chunk, accepted: &Accepted, previous: u64) -> (u64, u64) {
         let number = self.log.next_number();
         let (mut newest_item, mut floor) = (accepted.newest_item, accepted.floor);
         if previous == 0 {
@@ -337,11 +335,11 @@ impl Store {
             floor = first - u64::from(back);
             let index = usize::from(table);
             if let Some(victim) = self.tables[index].victim() {
-                // An item of this very chunk is not counted as needing anything yet.
+                // An item of this chunk is not yet counted in `needed`, see `count_needed`.
                 if self.tables[index].origin(victim).chunk == number {
-                    self.tables[index].vacate(victim);
+                    self.tables[index].remove(victim);
                 } else {
-                    self.vacate(index, victim);
+                    self.remove_item(index, victim);
                 }
                 self.tables[index].counters.evicted += 1;
             }
@@ -361,7 +359,7 @@ impl Store {
         (newest_item, floor)
     }
 
-    /// How many steps before `first` an item there needs, if all of them are stored.
+    /// How many steps before `first` an item at `first` needs. `None` if not all of them are stored.
     fn back(&self, chunk: &Chunk, previous: u64, first: u64) -> Option<u16> {
         let step = |number: u64| match number.checked_sub(chunk.first_step) {
             Some(index) => self.steps.get(index as usize),
@@ -375,8 +373,9 @@ impl Store {
         Some((first - from) as u16)
     }
 
-    /// After a change: nothing is kept that nobody needs, samplers know, and a crash would find it.
-    fn settle(&mut self) {
+    /// Completes a change: reclaims chunks that are not needed, updates the samplers, and writes the state for
+    /// recovery.
+    fn commit(&mut self) {
         self.reclaim_unneeded();
         self.tables.iter_mut().for_each(Table::apply_changes);
         self.write_state();

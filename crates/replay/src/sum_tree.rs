@@ -1,12 +1,10 @@
 //! Weighted sampling over slots in O(log n).
 //!
-//! Every sample and every priority update passes here, so neither allocates nor recurses. Inner
-//! nodes are recomputed from their children in a fixed order, never adjusted, so the tree is a pure
-//! function of its leaves: there is no drift, and a rebuilt tree equals the incremental one bit for
-//! bit. Nodes are wide, because at a million leaves the time goes into cache misses and five levels
-//! miss less often than twenty.
-//! Not an alias table: priorities change after each learner step and rebuilding one is O(n).
-//! Knows nothing of items, tables or time.
+//! Every sample and every priority update passes here, so neither allocates nor recurses. Inner nodes are recomputed
+//! from their children in a fixed order, never adjusted. So the tree is a pure function of its leaves: it has no drift,
+//! and a rebuilt tree equals the incremental one bit for bit. Nodes are wide, because at a million leaves cache misses
+//! dominate, and five levels miss less often than twenty. Not an alias table: priorities change after each learner
+//! step, and rebuilding one is O(n). Knows nothing of items, tables or time.
 
 use crate::store::memory::prefetch;
 
@@ -22,7 +20,7 @@ pub struct SumTree {
     levels: Vec<usize>,
     leaves: usize,
     total: f64,
-    /// What a batch update changes, kept to avoid allocating.
+    /// Scratch space for batch updates, kept to avoid allocating.
     changes: Vec<(u32, f64)>,
     /// Nodes that a batch update has to recompute.
     touched: Vec<u32>,
@@ -53,23 +51,21 @@ impl SumTree {
         Self { nodes, levels, leaves, total: 0.0, changes: Vec::new(), touched: Vec::new(), marked }
     }
 
-    /// Memory that [`SumTree::new`] takes for so many leaves, to ask for it beforehand.
+    /// Memory that [`SumTree::new`] allocates for this many leaves.
     pub(crate) fn bytes_for(leaves: usize) -> usize {
         let nodes = leaves.div_ceil(WIDTH).saturating_mul(WIDTH) / (WIDTH - 1) + WIDTH;
         nodes.saturating_mul(size_of::<Node>() + 1)
     }
 
-    /// Number of leaves.
     pub fn leaves(&self) -> usize {
         self.leaves
     }
 
-    /// Sum of all weights, as the tree adds them up.
+    /// Sum of all weights, in the order in which the tree adds them.
     pub fn total(&self) -> f64 {
         self.total
     }
 
-    /// Weight of one leaf.
     pub fn get(&self, leaf: u32) -> f64 {
         let leaf = self.checked(leaf);
         self.nodes[leaf / WIDTH].0[leaf % WIDTH]
@@ -90,7 +86,7 @@ impl SumTree {
 
     /// Changes many weights, recomputing each inner node once. The last change of a leaf wins.
     ///
-    /// All of `changes` are asked for before the first is made, so that one does not wait for another's memory.
+    /// Prefetches the nodes of all changes before it makes the first one, so that their cache misses overlap.
     pub fn set_many(&mut self, changes: impl IntoIterator<Item = (u32, f64)>) {
         self.changes.clear();
         for (leaf, weight) in changes {
@@ -104,7 +100,7 @@ impl SumTree {
             nodes[leaf as usize / WIDTH].0[leaf as usize % WIDTH] = weight;
             touched.push(leaf / WIDTH as u32);
         }
-        // Node by node while there are few among many, whole levels from there on.
+        // Few changed nodes: recompute them one by one. From the level where they are many: recompute whole levels.
         let mut few = true;
         for number in 1..levels.len() {
             let (nodes, parents) = two_levels(nodes, levels, number);
@@ -118,7 +114,7 @@ impl SumTree {
                 for at in 0..touched.len() {
                     let node = touched[at];
                     sum_one(nodes, parents, node);
-                    // Each parent once, without a branch that nobody can predict.
+                    // Deduplicates the parents without an unpredictable branch.
                     let parent = node as usize / WIDTH;
                     let (word, bit) = (&mut marked[parent / 64], 1 << (parent % 64));
                     touched[count] = parent as u32;
@@ -132,7 +128,7 @@ impl SumTree {
         self.total = self.root().sum();
     }
 
-    /// Gives every leaf the weight that `weight_of` says, in O(n).
+    /// Sets every leaf to its weight by `weight_of`, in O(n).
     pub fn rebuild(&mut self, mut weight_of: impl FnMut(u32) -> f64) {
         for leaf in 0..self.leaves {
             self.nodes[leaf / WIDTH].0[leaf % WIDTH] = weight_of(leaf as u32);
@@ -144,10 +140,10 @@ impl SumTree {
         self.total = self.root().sum();
     }
 
-    /// The leaf in whose share of the total `mass` falls, leaves lying side by side in order.
+    /// The first leaf up to which the weights sum to more than `mass`.
     ///
-    /// Never a leaf of weight zero, however the sums were rounded; a mass at or beyond the total
-    /// gives the last leaf that has weight. `None` if no leaf has any.
+    /// Never a leaf of weight zero, however the sums were rounded. A mass at or beyond the total gives the last leaf
+    /// with weight. `None` if all weights are 0.
     pub fn find(&self, mass: f64) -> Option<u32> {
         if self.total <= 0.0 {
             return None;
@@ -161,9 +157,10 @@ impl SumTree {
         Some(index as u32)
     }
 
-    /// [`SumTree::find`] for all of `masses`, which are used up: the leaves go to `found`, none if no leaf has weight.
+    /// [`SumTree::find`] for all of `masses`, which it overwrites. Puts the leaves into `found`, none if all weights
+    /// are 0.
     ///
-    /// All of them go down together, level by level, so that one does not wait for another's memory.
+    /// Descends for all masses together, level by level, so that their cache misses overlap.
     pub fn find_many(&self, masses: &mut [f64], found: &mut Vec<u32>) {
         found.clear();
         if self.total <= 0.0 {
@@ -188,34 +185,34 @@ impl SumTree {
         self.nodes.last().expect("a tree has a root")
     }
 
-    /// Padding up to a whole node must stay zero, so it cannot be reached from outside.
+    /// Checks the range of a leaf. The padding up to a whole node must stay zero.
     fn checked(&self, leaf: u32) -> usize {
         assert!((leaf as usize) < self.leaves, "leaf {leaf} of {}", self.leaves);
         leaf as usize
     }
 }
 
-/// A level and, after it, level `number`: its parents.
+/// The nodes of level `number - 1`, and level `number`: their parents.
 fn two_levels<'a>(nodes: &'a mut [Node], levels: &[usize], number: usize) -> (&'a [Node], &'a mut [Node]) {
     let end = levels.get(number + 1).copied().unwrap_or(nodes.len());
     let (before, parents) = nodes[..end].split_at_mut(levels[number]);
     (&before[levels[number - 1]..], parents)
 }
 
-/// Tells a node's parent its sum.
+/// Writes a node's sum into its parent.
 fn sum_one(nodes: &[Node], parents: &mut [Node], node: u32) {
     let node = node as usize;
     parents[node / WIDTH].0[node % WIDTH] = nodes[node].sum();
 }
 
-/// Tells every node's parent its sum.
+/// Writes every node's sum into its parent.
 fn sum_all(nodes: &[Node], parents: &mut [Node]) {
     for (nodes, parent) in nodes.chunks(WIDTH).zip(parents) {
         parent.0.iter_mut().zip(nodes).for_each(|(sum, node)| *sum = node.sum());
     }
 }
 
-/// Same leaves and same inner nodes, bit for bit.
+/// Compares leaves and inner nodes bit for bit.
 impl PartialEq for SumTree {
     fn eq(&self, other: &Self) -> bool {
         let bits = |tree: &Self| tree.nodes.iter().map(|n| n.0.map(f64::to_bits)).collect::<Vec<_>>();
@@ -224,8 +221,7 @@ impl PartialEq for SumTree {
 }
 
 impl Node {
-    /// The one order in which children are added: four running sums, which the compiler can keep
-    /// in one vector register.
+    /// Adds the children in the only order used anywhere: four running sums, which fit into one vector register.
     fn sum(&self) -> f64 {
         let mut sums = [0.0; 4];
         for four in self.0.chunks_exact(4) {
@@ -236,8 +232,8 @@ impl Node {
         (sums[0] + sums[1]) + (sums[2] + sums[3])
     }
 
-    /// The child in which `mass` falls and how far into it: first which four, then which of the four. Nothing here is
-    /// worth guessing for a processor, so there is no branch but one that is not taken.
+    /// The child at `mass`, and the rest of `mass` within it: first the group of four, then the child in the group.
+    /// Branches here would be unpredictable, so the only one is for an exception.
     #[inline]
     fn pick(&self, mass: f64) -> (usize, f64) {
         let fours = self.0.as_chunks::<4>().0;
@@ -251,8 +247,8 @@ impl Node {
         if four[child] > 0.0 { (4 * group + child, rest) } else { self.pick_last(4 * group + child) }
     }
 
-    /// Sums here and a node's own sum round differently, so the mass may run out past the end: then it is the last child
-    /// that has weight, all of it.
+    /// The sums in [`Node::pick`] and [`Node::sum`] round differently, so `mass` may lie beyond the last child. Then
+    /// picks the last child with weight, with its whole weight as rest.
     #[cold]
     fn pick_last(&self, end: usize) -> (usize, f64) {
         let last = self.0[..end].iter().rposition(|&weight| weight > 0.0);
@@ -261,7 +257,7 @@ impl Node {
     }
 }
 
-/// How many of three ends `mass` is not below, and how far it is from the last of those.
+/// How many of three ascending ends are at most `mass`, and the distance of `mass` from the last of them.
 #[inline]
 fn past(mass: f64, ends: [f64; 3]) -> (usize, f64) {
     let count = ends.map(|end| usize::from(mass >= end)).iter().sum();

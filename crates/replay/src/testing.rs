@@ -2,9 +2,11 @@
 //!
 //! Start from [`options`] and [`table`] and override the fields that the test is about:
 //! `TableOptions { capacity: 20, ..table("main") }`. A [`Lane`] builds the successive chunks of one lane; [`taken`],
-//! [`step`] and [`item`] build their parts, also invalid ones. [`statistics`] judges frequencies of draws. Compiled for tests only: other crates enable the feature
-//! `testing` in their dev-dependencies.
+//! [`step`] and [`item`] build their parts, also invalid ones. [`contents`] lists what a store holds, and [`statistics`]
+//! judges frequencies of draws. Compiled for tests only: other crates enable the feature `testing` in their
+//! dev-dependencies.
 
+pub mod contents;
 mod lane;
 pub mod statistics;
 

@@ -1,4 +1,4 @@
-//! Binding, and accepting connections within bounds.
+//! Binds a server's socket and accepts a bounded number of connections.
 
 use std::fs;
 use std::io;
@@ -19,14 +19,14 @@ use crate::connection::{Connection, PREFACE_TIMEOUT, Socket};
 use crate::edge::Edge;
 use crate::gate::Gate;
 
-/// Connections at once. A thousand actors fit several times, and so do as many strangers who say nothing.
+/// Maximum open connections: several times a thousand actors, and room for as many silent connections.
 pub(crate) const CONNECTIONS_MAX: usize = 4096;
-/// Connections that the system holds for us until we accept them.
+/// Connections that the kernel queues until the server accepts them.
 const BACKLOG: u32 = 1024;
-/// How long nothing is accepted after an error such as "too many open files", so that others can close theirs.
+/// Pause after an accept error such as "too many open files", so that open connections can close first.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A bound socket. A socket file goes when this goes.
+/// A bound socket. Dropping it removes its socket file.
 pub(crate) enum Sockets {
     Tcp(TcpListener),
     Unix(UnixListener, SocketFile),
@@ -41,7 +41,7 @@ impl Sockets {
         }
     }
 
-    /// With the real port.
+    /// The bound address, with the real port.
     pub fn address(&self) -> io::Result<Address> {
         Ok(match self {
             Sockets::Tcp(listener) => Address::Tcp(listener.local_addr()?.to_string()),
@@ -53,7 +53,8 @@ impl Sockets {
         match self {
             Sockets::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
-                // An acknowledgement is small and must not wait for the one before.
+                // Without TCP_NODELAY a small acknowledgement would wait for the previous one to be acknowledged by
+                // TCP.
                 stream.set_nodelay(true)?;
                 Ok(Socket::Tcp(stream))
             }
@@ -62,52 +63,53 @@ impl Sockets {
     }
 }
 
-/// Accepts for ever. Beyond `most` at once they are closed again, those
-/// that are still becoming secure counted in: each has its place from the beginning.
+/// Accepts connections forever. Connections beyond `limit` are closed at once. A connection holds its slot from before
+/// the TLS handshake.
 pub(crate) async fn accept(
     sockets: &Sockets,
-    most: usize,
+    limit: usize,
     edge: &Edge,
     gate: &Gate,
     accepted: mpsc::Sender<Connection>,
     dropped: watch::Receiver<bool>,
 ) {
-    let places = Arc::new(Semaphore::new(most));
-    let mut admissions = JoinSet::new();
+    let slots = Arc::new(Semaphore::new(limit));
+    let mut handshakes = JoinSet::new();
     loop {
         let socket = tokio::select! {
             socket = sockets.accept() => socket,
-            Some(_) = admissions.join_next() => continue,
+            Some(_) = handshakes.join_next() => continue,
         };
         let socket = match socket {
             Ok(socket) => socket,
             Err(error) => {
                 edge.accept_errors.inc();
-                warn!(%error, "cannot accept a connection, going on");
+                warn!(%error, "cannot accept a connection, retrying");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        let Ok(place) = places.clone().try_acquire_owned() else {
+        let Ok(slot) = slots.clone().try_acquire_owned() else {
             edge.connections_beyond_limit.inc();
             continue;
         };
         let (dropped, edge, gate, accepted) = (dropped.clone(), edge.clone(), gate.clone(), accepted.clone());
-        admissions.spawn(async move {
+        // Each handshake runs in its own task, so a client that does not answer delays no other.
+        handshakes.spawn(async move {
             let secured = match socket {
                 Socket::Tcp(stream) => secure(stream, &gate, &edge).await,
                 other => Some(other),
             };
             if let Some(socket) = secured {
-                // Nobody takes it any more: the server ends.
-                let _ = accepted.send(Connection::new(socket, place, dropped, &edge)).await;
+                // An error means that the server is shutting down and no longer takes connections.
+                let _ = accepted.send(Connection::new(socket, slot, dropped, &edge)).await;
             }
         });
     }
 }
 
-/// The same connection, once it is secure, or as it is if that is not asked for. It takes several messages, and whoever
-/// sends none is not waited for.
+/// Performs the TLS handshake if the gate requires TLS; otherwise returns the connection as it is. `None` if the
+/// handshake fails or takes longer than `PREFACE_TIMEOUT`.
 async fn secure(stream: TcpStream, gate: &Gate, edge: &Edge) -> Option<Socket> {
     let Some(tls) = gate.tls() else { return Some(Socket::Tcp(stream)) };
     let address = stream.peer_addr().ok();
@@ -128,23 +130,26 @@ async fn bind_unix(path: &Path) -> io::Result<Sockets> {
         if !metadata.file_type().is_socket() {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
-                "a file that is no socket is in the way",
+                "a file that is not a socket exists at this path; remove it or choose another path",
             ));
         }
         if UnixStream::connect(path).await.is_ok() {
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, "in use: another process answers there"));
+            return Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                "in use: another process listens on this socket",
+            ));
         }
         fs::remove_file(path)?;
     }
     let socket = UnixSocket::new_stream()?;
     socket.bind(path)?;
     let file = SocketFile::new(path)?;
-    // Nobody can connect before the socket listens, so there is no moment at which others may.
+    // No client can connect before `listen`, so no other user can connect before the mode is set.
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     Ok(Sockets::Unix(socket.listen(BACKLOG)?, file))
 }
 
-/// A socket file of ours, removed at the end unless another process has replaced it.
+/// A socket file that this process created. Dropping it removes the file, unless another process has replaced it.
 pub(crate) struct SocketFile {
     path: PathBuf,
     identity: (u64, u64),
@@ -159,7 +164,7 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
-            // If it can't be removed, the next server finds that nobody listens to it.
+            // If removing fails, the next server detects the stale file and replaces it.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -170,13 +175,13 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// Lets this process open as many files as it may: many systems allow 1,024 unless asked for more, and a connection is
-/// one. Every listener does it.
+/// Raises the limit of open files to the hard limit. Many systems default to 1,024, and every connection is an open
+/// file. Every listener calls this.
 pub fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        warn!(%error, "cannot raise the limit of open files");
+        warn!(%error, "cannot raise the limit of open files; connections may be refused");
     }
 }
 
@@ -187,14 +192,14 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     #[tokio::test]
-    async fn connections_beyond_the_limit_are_closed_and_places_are_given_again() {
+    async fn connections_beyond_the_limit_are_closed_and_slots_are_reused() {
         let sockets = Sockets::bind(&Address::Tcp("127.0.0.1:0".into())).await.unwrap();
         let Address::Tcp(authority) = sockets.address().unwrap() else { panic!("not TCP") };
         let edge = Edge::register(&Registry::new()).unwrap();
         let (accepted, mut connections) = mpsc::channel(10);
         let (_drop_all, dropped) = watch::channel(false);
         let connect = async || TcpStream::connect(&authority).await.unwrap();
-        let story = async {
+        let scenario = async {
             let _clients = [connect().await, connect().await];
             let held = [connections.recv().await, connections.recv().await];
             let mut third = connect().await;
@@ -206,8 +211,8 @@ mod tests {
         };
         let gate = Gate::open();
         tokio::select! {
-            () = accept(&sockets, 2, &edge, &gate, accepted, dropped) => panic!("it accepts for ever"),
-            () = story => {}
+            () = accept(&sockets, 2, &edge, &gate, accepted, dropped) => panic!("accept returned"),
+            () = scenario => {}
         }
     }
 }

@@ -1,19 +1,19 @@
-//! Where a server is.
+//! Addresses of servers: a Unix socket or host and port.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The longest path of a socket, in bytes: what the system's `sockaddr_un` holds, less its final zero.
+/// Maximum length of a socket path in bytes: the size of the system's `sockaddr_un` without the final zero.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// Where a server listens, or where it is to be found.
+/// Address at which a server listens or can be reached.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
-    /// A socket in the file system: one machine, and only whoever may open the file.
+    /// A Unix socket: reachable only on this machine, by users that may open the file.
     Unix(PathBuf),
-    /// Host and port. The host may be a name, which is resolved anew for every connection.
+    /// Host and port. A host name is resolved again for every connection.
     Tcp(String),
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// Host and port, unless it is a socket file.
+    /// Host and port; `None` for a socket file.
     pub fn authority(&self) -> Option<&str> {
         match self {
             Address::Unix(_) => None,
@@ -35,15 +35,15 @@ impl Address {
         }
     }
 
-    /// The same server at one of the places that its name leads to.
-    pub fn at(&self, place: SocketAddr) -> Self {
+    /// The same server at one of the socket addresses that its host name resolves to.
+    pub fn at(&self, resolved: SocketAddr) -> Self {
         match self {
             Address::Unix(_) => self.clone(),
-            Address::Tcp(_) => Address::Tcp(place.to_string()),
+            Address::Tcp(_) => Address::Tcp(resolved.to_string()),
         }
     }
 
-    /// Whether only this machine can reach it: a Unix socket or a loopback address.
+    /// Whether only this machine can reach the address: a Unix socket or a loopback address.
     pub fn is_local(&self) -> bool {
         match self {
             Address::Unix(_) => true,
@@ -56,17 +56,18 @@ impl Address {
         }
     }
 
-    /// Refuses to serve other machines unless it is done safely, or on purpose.
+    /// Refuses a non-loopback address unless the server has secrets or the operator allowed plaintext with
+    /// `--insecure`.
     pub fn check_exposure(&self, secured: bool, insecure: bool) -> Result<(), Exposed> {
         if secured || insecure || self.is_local() { Ok(()) } else { Err(Exposed(self.clone())) }
     }
 }
 
-/// An address that other machines can reach, without anyone having said that this is all right.
+/// A non-loopback address without secrets and without `--insecure`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0} can be reached from other machines: give it --secrets DIR ('quiver certs' makes them), or say --insecure on a network \
-     that you trust"
+    "{0} can be reached from other machines: add --secrets DIR ('quiver certs' creates the folders), or --insecure on a \
+     trusted network"
 )]
 pub struct Exposed(pub Address);
 
@@ -96,7 +97,7 @@ impl FromStr for Address {
     }
 }
 
-/// A name, an IPv4 address, or an IPv6 address in brackets.
+/// Whether the text is a host name, an IPv4 address, or an IPv6 address in brackets.
 fn is_host(host: &str) -> bool {
     match host.strip_prefix('[') {
         Some(rest) => rest.strip_suffix(']').is_some_and(|ip| ip.parse::<std::net::Ipv6Addr>().is_ok()),
@@ -107,33 +108,33 @@ fn is_host(host: &str) -> bool {
     }
 }
 
-/// Why a text is no address.
+/// Why a text is not an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// `unix:` and nothing more.
+    /// `unix:` without a path.
     #[error("no path after unix:, write unix:/path/of/socket")]
     NoPath,
-    /// More than the system takes.
+    /// Longer than the system allows.
     #[error(
-        "the path of a socket may have {SOCKET_PATH_BYTES_MAX} bytes, this one has {bytes}; choose a shorter one"
+        "a socket path may have at most {SOCKET_PATH_BYTES_MAX} bytes, this one has {bytes}; choose a shorter path"
     )]
     LongPath {
         /// Length of the path.
         bytes: usize,
     },
-    /// TLS is not a matter of the address.
-    #[error("write host:port without https://: with --secrets every connection is secure")]
+    /// The address does not select TLS; secrets do.
+    #[error("write host:port without https://: with --secrets every connection uses TLS")]
     Https,
-    /// Not http or unix.
+    /// A scheme other than http or unix.
     #[error("unknown scheme {0:?}, write unix:/path, http://host:port or host:port")]
     Scheme(String),
-    /// A host alone.
+    /// A host without a port.
     #[error("no port in {0:?}, write unix:/path, http://host:port or host:port")]
     NoPort(String),
-    /// Not a port.
+    /// The port is not a 16-bit number.
     #[error("port {0:?} is not a number from 0 to 65535")]
     Port(String),
-    /// Not a host.
+    /// The host is neither a name nor an IP address.
     #[error("host {0:?} is neither a name nor an IP address (IPv6 goes in brackets)")]
     Host(String),
 }

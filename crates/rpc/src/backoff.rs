@@ -1,20 +1,20 @@
-//! How long to wait before trying again.
+//! Exponential backoff with jitter.
 //!
-//! When a server comes back, all of its clients try at about the same time. Random pauses spread them, growing pauses
-//! spare a server that is in trouble, and the cap bounds how long a client sleeps beside a server that is up again.
-//! Knows no clock: the caller does the waiting.
+//! When a server restarts, all its clients reconnect at about the same time. Jitter spreads them, growing pauses reduce
+//! the load on a struggling server, and the cap bounds how long a client sleeps after the server is back. This module
+//! has no clock: the caller sleeps.
 
 use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// The first pause at most: a process that is being restarted is back in about this time.
+/// Upper bound of the first pause: about the time in which a restarted process is back.
 const FIRST: Duration = Duration::from_millis(50);
-/// Any pause at most: what one is ready to lose when a server was away for long.
+/// Upper bound of every pause: the time that a client may lose after a long outage.
 const CAP: Duration = Duration::from_secs(2);
 
-/// Pauses between attempts: doubling, capped, and each drawn from its upper half.
+/// Pauses between attempts. The upper bound doubles up to a cap; each pause is drawn from the upper half of its range.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     whole: Duration,
@@ -22,20 +22,20 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Pauses from the first one on. Clients with different seeds pause differently.
+    /// Starts at the first pause. Different seeds give clients different pauses.
     pub fn new(seed: u64) -> Self {
         Self { whole: FIRST, rng: ChaCha8Rng::seed_from_u64(seed) }
     }
 
-    /// How long to pause before the next attempt.
-    #[expect(clippy::should_implement_trait, reason = "it never ends, and is reset in between")]
+    /// The pause before the next attempt.
+    #[expect(clippy::should_implement_trait, reason = "it never ends and can be reset")]
     pub fn next(&mut self) -> Duration {
         let pause = self.whole.mul_f64(self.rng.random_range(0.5..=1.0));
         self.whole = (self.whole * 2).min(CAP);
         pause
     }
 
-    /// An attempt succeeded: the next pause is a first one again.
+    /// Call after a successful attempt: the next pause is a first pause again.
     pub fn reset(&mut self) {
         self.whole = FIRST;
     }
@@ -45,7 +45,7 @@ impl Backoff {
 mod tests {
     use super::*;
 
-    /// Whole pauses in milliseconds.
+    /// Upper bounds of the pauses in milliseconds.
     const WHOLES: [u64; 8] = [50, 100, 200, 400, 800, 1600, 2000, 2000];
 
     #[test]

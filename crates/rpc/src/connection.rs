@@ -1,8 +1,8 @@
-//! A connection as a server accepts it, with what it may cost before it has said anything sensible.
+//! An accepted connection, with limits on what it may cost before it has proved to be HTTP/2.
 //!
-//! HTTP/2 begins with 24 known bytes. Whoever sends others is not a client of ours and is cut off at the first wrong
-//! byte; whoever sends nothing is cut off after a while. So port scanners, browsers and silent connections hold a
-//! place among the connections for seconds, and never reach the HTTP/2 machinery.
+//! HTTP/2 begins with a preface of 24 fixed bytes. The server closes a connection at the first wrong byte of the
+//! preface, or if the preface does not arrive in time. So port scanners, browsers and silent connections hold a
+//! connection slot for seconds only, and never reach the HTTP/2 implementation.
 
 use std::io;
 use std::pin::Pin;
@@ -20,22 +20,22 @@ use tonic::transport::server::Connected;
 use crate::edge::Edge;
 use crate::gate::{Peer, roles_of};
 
-/// What every HTTP/2 client says first.
+/// The first bytes that every HTTP/2 client sends.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// How long it may take to say it. Clients do so at once; this leaves room for a network in trouble.
+/// Timeout of the preface and of a TLS handshake. Clients send both at once; the rest is slack for a slow network.
 pub(crate) const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Any kind of socket.
+/// A TCP, Unix or TLS stream.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
-    /// At either end.
+    /// Client or server side.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Socket {
-    /// Who is at the other end.
+    /// The peer's address and roles.
     fn peer(&self) -> Peer {
         match self {
             Socket::Tcp(stream) => Peer { address: stream.peer_addr().ok(), ..Peer::default() },
@@ -48,8 +48,8 @@ impl Socket {
     }
 }
 
-/// Calls a method of whichever socket it is.
-macro_rules! whichever {
+/// Calls a method of the underlying stream.
+macro_rules! forward {
     ($socket:expr, $method:ident $(, $argument:expr)*) => {
         match $socket.get_mut() {
             Socket::Tcp(stream) => Pin::new(stream).$method($($argument),*),
@@ -61,13 +61,13 @@ macro_rules! whichever {
 
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        whichever!(self, poll_read, cx, buf)
+        forward!(self, poll_read, cx, buf)
     }
 }
 
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        whichever!(self, poll_write, cx, buf)
+        forward!(self, poll_write, cx, buf)
     }
 
     fn poll_write_vectored(
@@ -75,7 +75,7 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        whichever!(self, poll_write_vectored, cx, bufs)
+        forward!(self, poll_write_vectored, cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -83,15 +83,15 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        whichever!(self, poll_flush, cx)
+        forward!(self, poll_flush, cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        whichever!(self, poll_shutdown, cx)
+        forward!(self, poll_shutdown, cx)
     }
 }
 
-/// Counts of connections that were cut off here.
+/// Counters of connections that were closed before their first request.
 #[derive(Clone)]
 pub(crate) struct CutOff {
     pub silent: IntCounter,
@@ -102,12 +102,12 @@ pub(crate) struct CutOff {
 /// An accepted connection.
 pub(crate) struct Connection {
     socket: Socket,
-    /// The preface is still to come, in part or whole.
+    /// Present until the whole preface has arrived.
     opening: Option<Opening>,
-    /// Resolves when the server has no more patience with connections; `None` after that.
+    /// Resolves when the server closes all connections; `None` after that.
     dropped: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// Its place among the connections.
-    _place: OwnedSemaphorePermit,
+    /// Connection slot, released on drop.
+    _slot: OwnedSemaphorePermit,
     open: IntGauge,
 }
 
@@ -118,10 +118,10 @@ struct Opening {
 }
 
 impl Connection {
-    /// `dropped` becomes true when all connections are to end.
+    /// `dropped` becomes true when the server closes all connections.
     pub fn new(
         socket: Socket,
-        place: OwnedSemaphorePermit,
+        slot: OwnedSemaphorePermit,
         mut dropped: watch::Receiver<bool>,
         edge: &Edge,
     ) -> Self {
@@ -129,7 +129,7 @@ impl Connection {
         let deadline = Box::pin(sleep(PREFACE_TIMEOUT));
         let opening = Some(Opening { bytes_read: 0, deadline, cut_off: edge.cut_off.clone() });
         let wait = async move { drop(dropped.wait_for(|&dropped| dropped).await) };
-        Self { socket, opening, dropped: Some(Box::pin(wait)), _place: place, open: edge.connections.clone() }
+        Self { socket, opening, dropped: Some(Box::pin(wait)), _slot: slot, open: edge.connections.clone() }
     }
 
     fn is_dropped(&mut self, cx: &mut Context<'_>) -> bool {
@@ -147,7 +147,7 @@ impl Drop for Connection {
 }
 
 impl Opening {
-    /// Checks what was read. Says whether the preface is complete.
+    /// Checks the bytes that were read. True if the preface is complete.
     fn check(&mut self, bytes: &[u8]) -> io::Result<bool> {
         let expected = &PREFACE[self.bytes_read..];
         let count = bytes.len().min(expected.len());
@@ -208,7 +208,7 @@ impl AsyncWrite for Connection {
     }
 }
 
-/// The gate sees who calls.
+/// Gives the gate the peer's address and roles.
 impl Connected for Connection {
     type ConnectInfo = Peer;
 
@@ -225,13 +225,13 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::sync::Semaphore;
 
-    /// A connection, its peer, its counts, and what drops it.
+    /// A connection, its peer, its counters, and the sender that closes it.
     async fn connected() -> (Connection, UnixStream, Edge, watch::Sender<bool>) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let edge = Edge::register(&Registry::new()).unwrap();
-        let place = Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
+        let slot = Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
         let (drop_all, dropped) = watch::channel(false);
-        (Connection::new(Socket::Unix(ours), place, dropped, &edge), theirs, edge, drop_all)
+        (Connection::new(Socket::Unix(ours), slot, dropped, &edge), theirs, edge, drop_all)
     }
 
     async fn read_all(connection: &mut Connection, count: usize) -> io::Result<Vec<u8>> {
@@ -240,17 +240,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_that_says_nothing_or_half_a_word_is_cut_off() {
-        for word in [&b""[..], b"PRI * HTTP"] {
+    async fn a_connection_that_sends_nothing_or_half_a_preface_is_closed() {
+        for start in [&b""[..], b"PRI * HTTP"] {
             let (mut connection, mut peer, edge, _keep) = connected().await;
-            peer.write_all(word).await.unwrap();
+            peer.write_all(start).await.unwrap();
             let error = read_all(&mut connection, PREFACE.len()).await.unwrap_err();
             assert_eq!((error.kind(), edge.cut_off.silent.get()), (io::ErrorKind::TimedOut, 1));
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_preface_in_parts_passes_and_nobody_asks_again() {
+    async fn a_preface_in_parts_passes_and_is_checked_once() {
         let (mut connection, mut peer, edge, _keep) = connected().await;
         for part in [&PREFACE[..3], &PREFACE[3..20], &PREFACE[20..]] {
             peer.write_all(part).await.unwrap();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_wrong_byte_is_the_last() {
+    async fn the_first_wrong_byte_closes_the_connection() {
         let (mut connection, mut peer, edge, _keep) = connected().await;
         peer.write_all(b"PRI * HTTP/1").await.unwrap();
         let error = read_all(&mut connection, 12).await.unwrap_err();
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_dropped_connection_ends_and_gives_its_place_back() {
+    async fn a_dropped_connection_ends_and_is_no_longer_counted() {
         let (mut connection, _peer, edge, drop_all) = connected().await;
         drop_all.send_replace(true);
         for _ in 0..2 {

@@ -1,8 +1,8 @@
-//! What every server refuses, whatever it serves, and how it counts that.
+//! Limits that every server enforces before a handler runs, and the counters of what they refused.
 //!
-//! The transport refuses messages that are too large, compressed or not a message at all, before a handler sees them.
-//! Its statuses are those of a generic library; here they become the ones that our `.proto` files promise. Requests
-//! that have no answer yet are bounded, because each may hold a whole message.
+//! The transport refuses messages that are too large, compressed or malformed before a handler sees them. Its statuses
+//! are those of a generic library; this module maps them to the statuses that our `.proto` files promise. It also
+//! bounds the number of requests without an answer, because each may hold a whole message in memory.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -20,15 +20,16 @@ use tower::Layer;
 use crate::connection::CutOff;
 use crate::gate::REASONS;
 
-/// Requests whose answer has not begun, over all connections. A shard has one learner with a handful under way; a
-/// learner has some for each actor that joins. Times the largest message, this bounds what half-sent requests can hold.
+/// Maximum requests whose answer has not begun, over all connections. A shard serves one learner with a few requests in
+/// flight; a learner serves a few for each joining actor. Times the largest message, this bounds the memory that
+/// partially received requests can hold.
 const REQUESTS_MAX: usize = 256;
 
-/// How long a request may take until its answer begins. A grant waits for 10 s at most; half a request holds its place no
-/// longer than this.
+/// How long a request may take until its answer begins. A grant waits at most 10 s. A partially received request holds
+/// its permit no longer than this.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(15);
 
-/// The counts of one server, and its bound on requests. All clones are one.
+/// The counters and the request limit of one server. Clones share them.
 #[derive(Clone)]
 pub struct Edge {
     pub(crate) connections: IntGauge,
@@ -44,22 +45,27 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Metrics `rpc_…` of one server, in the process's registry.
+    /// Registers the `rpc_…` metrics of one server in the process's registry.
     pub fn register(registry: &Registry) -> prometheus::Result<Self> {
-        let connections = IntGauge::new("rpc_connections", "Connections that are open")?;
-        let refused =
-            Opts::new("rpc_connections_refused_total", "Connections closed before they said a request");
+        let connections = IntGauge::new("quiver_rpc_connections", "Connections that are open")?;
+        let refused = Opts::new(
+            "quiver_rpc_connections_refused_total",
+            "Connections closed before they said a request",
+        );
         let refused = IntCounterVec::new(refused, &["reason"])?;
         let accept_errors =
-            IntCounter::new("rpc_accept_errors_total", "Connections that could not be accepted")?;
-        let messages =
-            Opts::new("rpc_messages_refused_total", "Messages that were refused before they were looked at");
+            IntCounter::new("quiver_rpc_accept_errors_total", "Connections that could not be accepted")?;
+        let messages = Opts::new(
+            "quiver_rpc_messages_refused_total",
+            "Messages that were refused before they were looked at",
+        );
         let messages = IntCounterVec::new(messages, &["reason"])?;
         registry.register(Box::new(connections.clone()))?;
         registry.register(Box::new(refused.clone()))?;
         registry.register(Box::new(accept_errors.clone()))?;
-        let strangers = Opts::new("rpc_requests_refused_total", "Requests of those who may not make them");
-        let requests_refused = IntCounterVec::new(strangers, &["reason"])?;
+        let unauthorized =
+            Opts::new("quiver_rpc_requests_refused_total", "Requests of those who may not make them");
+        let requests_refused = IntCounterVec::new(unauthorized, &["reason"])?;
         REASONS.iter().for_each(|reason| drop(requests_refused.with_label_values(&[reason])));
         registry.register(Box::new(messages.clone()))?;
         registry.register(Box::new(requests_refused.clone()))?;
@@ -81,23 +87,25 @@ impl Edge {
         })
     }
 
-    /// The status that our callers expect, for one with which the transport ended a stream of requests, counted.
-    /// Handlers of streams call it with what reading a request gave; for other requests it is done already. Statuses
-    /// of handlers pass as they are, except INTERNAL and OUT_OF_RANGE: these are the transport's, don't use them.
+    /// Maps a transport status to the status that our callers expect, and counts it.
+    ///
+    /// Handlers of request streams call this with the error of reading a request; for unary requests [`Guarded`] does
+    /// it. Statuses of handlers pass unchanged, except INTERNAL and OUT_OF_RANGE: these are reserved for the transport,
+    /// so handlers must not use them.
     pub fn refuse(&self, status: Status) -> Status {
         match status.code() {
             Code::OutOfRange => {
                 self.too_large.inc();
-                Status::resource_exhausted("message is larger than this server takes, send less at once")
+                Status::resource_exhausted(
+                    "message exceeds the size limit of this server: send less per request",
+                )
             }
-            // Compressed without saying how, or in a way that is not built in, which is every way.
+            // Compressed without naming the encoding, or with an encoding that is not built in. None is built in.
             Code::Internal if status.message().contains("compressed-flag") => self.refuse_compressed(),
             Code::Unimplemented if status.message().contains("compressed") => self.refuse_compressed(),
             Code::Internal => {
                 self.malformed.inc();
-                Status::invalid_argument(
-                    "not a message of this protocol: run the same version of quiver on both ends",
-                )
+                Status::invalid_argument("malformed message: run the same version of quiver on both ends")
             }
             _ => status,
         }
@@ -105,11 +113,11 @@ impl Edge {
 
     fn refuse_compressed(&self) -> Status {
         self.compressed.inc();
-        Status::unimplemented("compressed messages are not taken, send it as it is")
+        Status::unimplemented("compressed messages are not supported: send the message uncompressed")
     }
 }
 
-/// Puts an [`Edge`] around a server's services.
+/// Wraps a server's services in an [`Edge`].
 impl<S> Layer<S> for Edge {
     type Service = Guarded<S>;
 
@@ -145,23 +153,21 @@ where
     fn call(&mut self, request: Request) -> Self::Future {
         let (mut inner, edge) = (self.inner.clone(), self.edge.clone());
         Box::pin(async move {
-            let Ok(_place) = edge.requests.try_acquire() else {
+            let Ok(_permit) = edge.requests.try_acquire() else {
                 edge.too_many.inc();
-                return Ok(Status::unavailable("too many requests at once, try again").into_http());
+                return Ok(Status::unavailable("too many concurrent requests: retry later").into_http());
             };
             poll_fn(|cx| inner.poll_ready(cx)).await?;
             match timeout(REQUEST_TIME_MAX, inner.call(request)).await {
                 Ok(response) => Ok(edge.answer(response?)),
-                Err(_) => {
-                    Ok(Status::deadline_exceeded("the request came too slowly, send it again").into_http())
-                }
+                Err(_) => Ok(Status::deadline_exceeded("the request arrived too slowly: retry").into_http()),
             }
         })
     }
 }
 
 impl Edge {
-    /// A response that already has a status is one without a message: a refusal.
+    /// Maps the status of a refusal. A response whose headers already have a status carries no message.
     fn answer<Body: Default>(&self, response: http::Response<Body>) -> http::Response<Body> {
         match Status::from_header_map(response.headers()) {
             None => response,
@@ -180,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_transports_statuses_become_ours_and_others_pass() {
+    fn transport_statuses_are_mapped_and_handler_statuses_pass() {
         let edge = edge();
         let check = |given: Status, expected: Code| assert_eq!(edge.refuse(given).code(), expected);
         check(Status::out_of_range("decoded message length too large"), Code::ResourceExhausted);
@@ -195,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_beyond_the_bound_are_told_to_come_back() {
+    async fn requests_beyond_the_limit_are_unavailable() {
         let edge = edge();
         let answer = service_fn(async |_: ()| Ok::<_, std::convert::Infallible>(http::Response::new(())));
         let guarded = edge.layer(answer);

@@ -1,10 +1,12 @@
-//! Who may come in, and what for.
+//! Authentication and authorization of callers.
 //!
-//! A server with secrets speaks TLS only, and every request must show a token, or come over a connection whose caller
-//! showed a certificate; either stands for roles, and a role for calls ([`Roles::may_call`]). Without secrets everyone may
-//! do everything, which is for Unix sockets (the file's mode decides), loopback, and whoever says `--insecure`.
+//! A server with secrets accepts only TLS. Every request must carry a token, or arrive on a connection with a client
+//! certificate. Either maps to roles, and roles to permitted calls ([`Roles::may_call`]). Without secrets every caller
+//! has full access; that mode is for Unix sockets (the file mode controls access), loopback addresses, and
+//! `--insecure`.
 //!
-//! Whoever is refused is counted each time and logged once, so that a thousand wrong tokens are one line.
+//! Every refusal is counted, but only the first of its kind per IP address is logged, so a thousand wrong tokens from
+//! one address give one log line.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -26,30 +28,30 @@ use tower::Layer;
 use tracing::warn;
 
 use crate::edge::Edge;
-use crate::role::{Role, Roles, whom};
+use crate::role::{Role, Roles, allowed_roles};
 use crate::secrets::{Secrets, SecretsError, Tokens};
 
-/// Strangers that are remembered as logged. Beyond that nobody new is logged, only counted.
+/// Maximum number of (IP address, reason) pairs that are logged. Further refusals are only counted.
 const LOGGED_MAX: usize = 1024;
-/// What a token is shown as, in whatever case.
+/// Authorization scheme of a token, compared without regard to case.
 const SCHEME: &[u8] = b"Bearer ";
-/// Characters of a stranger's path that are logged.
+/// Maximum characters of a refused request's path in the log.
 const PATH_LOGGED_MAX: usize = 80;
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Peer {
-    /// Where it is, unless it came through a socket file.
+    /// The peer's address; `None` on a socket file.
     pub address: Option<SocketAddr>,
-    /// What its certificate says; nothing without one.
+    /// Roles in the peer's certificate; empty without a certificate.
     pub roles: Roles,
 }
 
-/// What a server asks of those who come.
+/// Authenticates connections and requests of a server.
 #[derive(Clone)]
-pub struct Gate(Option<Arc<Guard>>);
+pub struct Gate(Option<Arc<Authenticator>>);
 
-struct Guard {
+struct Authenticator {
     tls: TlsAcceptor,
     tokens: Tokens,
     refused: IntCounterVec,
@@ -57,75 +59,77 @@ struct Guard {
 }
 
 impl Gate {
-    /// Everyone may do everything.
+    /// A gate that allows every caller every call.
     pub fn open() -> Self {
         Self(None)
     }
 
-    /// Those whom a folder of secrets names, each what its role may; everyone without a folder.
+    /// A gate that enforces the roles in a secrets folder. Without a folder it is open.
     pub fn load(folder: Option<&Path>, edge: &Edge) -> Result<Self, SecretsError> {
         let Some(folder) = folder else { return Ok(Self::open()) };
         let secrets = Secrets::new(folder);
         secrets.warn_if_they_expire();
         let tls = TlsAcceptor::from(Arc::new(secrets.server()?));
         let (tokens, refused) = (secrets.tokens()?, edge.requests_refused.clone());
-        Ok(Self(Some(Arc::new(Guard { tls, tokens, refused, logged: Mutex::default() }))))
+        Ok(Self(Some(Arc::new(Authenticator { tls, tokens, refused, logged: Mutex::default() }))))
     }
 
-    /// How connections are accepted, if not as they are.
+    /// The TLS acceptor, if the server requires TLS.
     pub(crate) fn tls(&self) -> Option<&TlsAcceptor> {
-        self.0.as_deref().map(|guard| &guard.tls)
+        self.0.as_deref().map(|authenticator| &authenticator.tls)
     }
 
-    /// Logs a connection that came to nothing, if it is the first of its kind from there.
+    /// Logs a failed handshake if it is the first of its kind from this IP address.
     pub(crate) fn log_handshake(&self, address: Option<SocketAddr>, error: &std::io::Error) {
-        let Some(guard) = &self.0 else { return };
+        let Some(authenticator) = &self.0 else { return };
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
         let (reason, hint) = match inner {
             Some(rustls::Error::InvalidMessage(_)) => {
-                ("plain", "it does not speak TLS: is it started without --secrets?")
+                ("plain", "the client does not use TLS: start it with --secrets")
             }
             Some(rustls::Error::InvalidCertificate(rustls::CertificateError::ExpiredContext { .. })) => (
                 "expired",
-                "its certificate has expired: run 'quiver certs' again, and start it anew with the new one",
+                "the client's certificate has expired: run 'quiver certs' again and restart the client",
             ),
             Some(rustls::Error::AlertReceived(rustls::AlertDescription::CertificateExpired)) => (
                 "own-expired",
-                "our certificate has expired: run 'quiver certs' again, and start this server anew",
+                "this server's certificate has expired: run 'quiver certs' again and restart this server",
             ),
-            Some(rustls::Error::InvalidCertificate(_)) => {
-                ("certificate", "its certificate is not good here: are both --secrets of one 'quiver certs'?")
-            }
-            Some(rustls::Error::AlertReceived(_)) => {
-                ("alert", "it does not believe this server: are both --secrets of one 'quiver certs'?")
-            }
-            _ => ("handshake", "the connection broke before it was secure"),
+            Some(rustls::Error::InvalidCertificate(_)) => (
+                "certificate",
+                "the client's certificate is not valid here: use --secrets of the same 'quiver certs' on both sides",
+            ),
+            Some(rustls::Error::AlertReceived(_)) => (
+                "alert",
+                "the client does not trust this server: use --secrets of the same 'quiver certs' on both sides",
+            ),
+            _ => ("handshake", "the connection closed during the TLS handshake"),
         };
-        if guard.is_first(address, reason) {
+        if authenticator.is_first(address, reason) {
             let peer = address.map(tracing::field::display);
-            warn!(peer, %error, hint, "refused a connection; more like this are only counted");
+            warn!(peer, %error, hint, "connection rejected; repetitions are counted but not logged");
         }
     }
 
-    fn judge<Body>(&self, request: &http::Request<Body>) -> Result<(), Status> {
+    fn authorize<Body>(&self, request: &http::Request<Body>) -> Result<(), Status> {
         let path = request.uri().path();
-        let Some(guard) = self.0.as_deref() else { return Ok(()) };
+        let Some(authenticator) = self.0.as_deref() else { return Ok(()) };
         let peer = request.extensions().get::<Peer>().copied().unwrap_or_default();
-        guard.judge(request.headers(), peer, path).map_err(|refusal| {
-            guard.refused.with_label_values(&[refusal.reason()]).inc();
-            if guard.is_first(peer.address, refusal.reason()) {
+        authenticator.authorize(request.headers(), peer, path).map_err(|refusal| {
+            authenticator.refused.with_label_values(&[refusal.reason()]).inc();
+            if authenticator.is_first(peer.address, refusal.reason()) {
                 let call: String =
                     path.trim_start_matches("/quiver.v1.").chars().take(PATH_LOGGED_MAX).collect();
                 let peer = peer.address.map(tracing::field::display);
-                warn!(peer, call, "refused: {refusal}; more like this are only counted");
+                warn!(peer, call, reason = %refusal, "request refused; repetitions are counted but not logged");
             }
             refusal.status(path)
         })
     }
 }
 
-impl Guard {
-    fn judge(&self, headers: &http::HeaderMap, peer: Peer, path: &str) -> Result<(), Refusal> {
+impl Authenticator {
+    fn authorize(&self, headers: &http::HeaderMap, peer: Peer, path: &str) -> Result<(), Refusal> {
         let roles = match headers.get(http::header::AUTHORIZATION) {
             Some(shown) => {
                 let (scheme, token) =
@@ -146,7 +150,7 @@ impl Guard {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         let first = logged.len() < LOGGED_MAX && logged.insert((address.map(|address| address.ip()), reason));
         if first && logged.len() == LOGGED_MAX {
-            warn!("this was the last stranger to be logged, from now on they are only counted");
+            warn!(logged = LOGGED_MAX, "further refusals are counted but not logged");
         }
         first
     }
@@ -154,15 +158,15 @@ impl Guard {
 
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 enum Refusal {
-    #[error("neither a token nor a certificate with a role")]
+    #[error("the caller has neither a token nor a certificate with a role")]
     NoToken,
-    #[error("an unknown token")]
+    #[error("unknown token")]
     WrongToken,
-    #[error("{0} may not call this")]
+    #[error("the role {0} may not call this method")]
     WrongRole(Roles),
 }
 
-/// What requests are refused for, as metrics call it.
+/// Values of the metric label `reason` for refused requests.
 pub(crate) const REASONS: [&str; 3] = ["no_token", "wrong_token", "wrong_role"];
 
 impl Refusal {
@@ -177,23 +181,21 @@ impl Refusal {
     fn status(self, path: &str) -> Status {
         match self {
             Refusal::NoToken => Status::unauthenticated(
-                "show a token or a client certificate: start with --secrets DIR, a folder that 'quiver certs' made",
+                "no token or client certificate: start with --secrets DIR, a folder that 'quiver certs' created",
             ),
-            Refusal::WrongToken => {
-                Status::unauthenticated("this token is unknown here: use the secrets of this cluster")
-            }
+            Refusal::WrongToken => Status::unauthenticated("unknown token: use the secrets of this cluster"),
             Refusal::WrongRole(roles) => {
                 let method = path.rsplit('/').next().unwrap_or_default();
                 Status::permission_denied(format!(
-                    "{roles} may not call {method}, which is for {}: give --secrets of that role",
-                    whom(path)
+                    "{roles} may not call {method}, which requires {}: use --secrets of that role",
+                    allowed_roles(path)
                 ))
             }
         }
     }
 }
 
-/// The roles that a caller's certificate names. TLS has checked who signed it.
+/// The roles that a caller's certificate names. The TLS handshake has already verified its signature.
 pub(crate) fn roles_of(certificates: Option<&[CertificateDer<'_>]>) -> Roles {
     let Some(parsed) = certificates
         .and_then(<[CertificateDer<'_>]>::first)
@@ -207,7 +209,7 @@ pub(crate) fn roles_of(certificates: Option<&[CertificateDer<'_>]>) -> Roles {
     Role::ALL.into_iter().filter(named).collect()
 }
 
-/// Puts the gate before a server's services.
+/// Wraps a server's services in the gate.
 impl<S> Layer<S> for Gate {
     type Service = Gated<S>;
 
@@ -237,7 +239,7 @@ where
     }
 
     fn call(&mut self, request: http::Request<In>) -> Self::Future {
-        match self.gate.judge(&request) {
+        match self.gate.authorize(&request) {
             Ok(()) => Either::Left(self.inner.call(request)),
             Err(status) => Either::Right(ready(Ok(status.into_http()))),
         }

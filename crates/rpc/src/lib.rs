@@ -1,4 +1,4 @@
-//! Clients of replay shards and learner, and what every server has.
+//! Clients of the replay shards and the learner, and the parts that every server shares: listener, limits, TLS, roles.
 #![forbid(unsafe_code)]
 
 mod accept;
@@ -15,8 +15,8 @@ pub mod serve;
 
 pub mod inspect;
 pub mod membership;
-pub mod place;
 pub mod sampler;
 pub mod shard;
+pub mod shard_entry;
 pub mod snapshot;
 pub mod writer;

@@ -1,7 +1,7 @@
-//! An actor's or evaluator's place in a run: joins, follows the newest weights, reports.
+//! Membership of an actor or evaluator in a run: joins, follows the newest weights, sends reports.
 //!
-//! One task holds the watch stream. When the learner is gone it joins again for as long as it takes, with the same index
-//! and incarnation, so that lanes go on; a learner that came back has a newer incarnation and its weights replace all
+//! One task holds the watch stream. If the learner goes away, the task retries forever and rejoins with the same index
+//! and incarnation, so that lanes continue. A restarted learner has a newer incarnation, and its weights replace all
 //! older ones, whatever their number.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use proto::limits::{OTHER_BYTES_MAX, WEIGHTS_BYTES_MAX};
 use proto::play::report_message;
 use proto::v1::learner_client::LearnerClient;
-use proto::v1::watch_weights_reply::News as Message;
+use proto::v1::watch_weights_reply::Update as Message;
 use proto::{PROTOCOL, Report, Weights, caller, v1};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
@@ -21,63 +21,63 @@ use tracing::{info, warn};
 use crate::address::Address;
 use crate::backoff::Backoff;
 use crate::channel::{Channel, Credentials};
-use crate::place::Place;
 use crate::role::Role;
 use crate::shard::{describe, is_refusal};
+use crate::shard_entry::ShardEntry;
 
-/// How long the learner may take to answer.
+/// Timeout of an answer from the learner.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// The learner says where it stands every second. One that is silent for this long hangs.
-const NEWS_WAIT_MAX: Duration = Duration::from_secs(15);
+/// The learner sends an update every second. A learner that is silent for this long hangs.
+const UPDATE_WAIT_MAX: Duration = Duration::from_secs(15);
 
-/// How often a log line repeats that the learner can't be reached.
-const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
+/// Interval of the log line about an unreachable learner.
+const WARN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Reports that may wait to be sent. Games end far less often than that.
+/// Maximum number of queued reports. Episodes end far less often than the learner takes reports.
 const REPORTS_MAX: usize = 256;
 
-/// Why an actor can't be part of a run.
+/// Why the learner refuses a member.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Refused(pub String);
 
-/// The newest that is known of a run.
+/// The newest known state of a run, as the learner publishes it.
 #[derive(Clone, Debug, Default)]
-pub struct News {
+pub struct WeightsUpdate {
     /// Agent steps of the whole run.
     pub agent_steps: u64,
     /// The newest weights.
     pub weights: Option<Arc<Weights>>,
     /// The run has ended.
     pub finished: bool,
-    /// The learner will not have this process any more, and why.
+    /// Set if the learner no longer accepts this member: the reason.
     pub refused: Option<String>,
-    /// Whether the learner answers at the moment.
+    /// Whether the learner currently answers.
     pub connected: bool,
-    /// The shards, by number.
-    pub shards: Vec<Place>,
+    /// The shard directory, by shard number.
+    pub shards: Vec<ShardEntry>,
 }
 
-/// A place in a run.
+/// Handle of a member that has joined a run. Dropping it leaves the run.
 #[derive(Debug)]
 pub struct Membership {
-    /// What the learner said.
+    /// The learner's reply to the join request.
     pub joined: v1::JoinReply,
-    /// What has happened since.
-    pub news: watch::Receiver<News>,
+    /// The newest update from the learner.
+    pub updates: watch::Receiver<WeightsUpdate>,
     reports: mpsc::Sender<Report>,
     following: Option<AbortHandle>,
 }
 
 impl Drop for Membership {
-    /// Nobody listens any more, and the place is free for someone else.
+    /// Closes the watch stream, which frees the index for another member.
     fn drop(&mut self) {
         self.following.iter().for_each(AbortHandle::abort);
     }
 }
 
-/// Joins the run of the learner at `address`, waiting for it as long as it takes.
+/// Joins the run of the learner at `address`. Retries until the learner answers; only a refusal is an error.
 pub async fn join(
     address: Address,
     credentials: &Credentials,
@@ -88,45 +88,45 @@ pub async fn join(
     let client = LearnerClient::new(credentials.channel(Role::Learner, &address))
         .max_decoding_message_size(WEIGHTS_BYTES_MAX)
         .max_encoding_message_size(OTHER_BYTES_MAX);
-    let (news, receiver) = watch::channel(News::default());
+    let (update, updates) = watch::channel(WeightsUpdate::default());
     let (reports, outgoing) = mpsc::channel(REPORTS_MAX);
     let credentials = credentials.clone();
     let mut follower =
-        Follower { address, credentials, client, role, backoff: Backoff::new(seed), complained: None, news };
+        Follower { address, credentials, client, role, backoff: Backoff::new(seed), warned_at: None, update };
     let request =
         v1::JoinRequest { protocol: PROTOCOL, role: role.into(), index, ..v1::JoinRequest::default() };
     let joined = follower.join(request).await?;
-    let shards = places(&joined.shards).map_err(Refused)?;
-    follower.news.send_modify(|news| news.shards = shards);
+    let shards = shard_entries(&joined.shards).map_err(Refused)?;
+    follower.update.send_modify(|update| update.shards = shards);
     let following = if joined.finished {
-        follower.news.send_modify(|news| news.finished = true);
+        follower.update.send_modify(|update| update.finished = true);
         None
     } else {
-        // Ends by itself when the last report is sent.
+        // This task ends by itself after the `Membership` is dropped and the last report is sent.
         tokio::spawn(send_reports(follower.client.clone(), membership(&joined, role), outgoing));
         Some(tokio::spawn(follower.follow(joined.clone())).abort_handle())
     };
-    Ok(Membership { joined, news: receiver, reports, following })
+    Ok(Membership { joined, updates, reports, following })
 }
 
 impl Membership {
-    /// Sends a report in the background. False if too many wait already: the report is dropped.
+    /// Queues a report. False if the queue is full; the report is then dropped.
     pub fn report(&self, report: Report) -> bool {
         self.reports.try_send(report).is_ok()
     }
 
-    /// Sends a report in the background, waiting for room.
+    /// Queues a report, waiting for room in the queue.
     pub async fn report_surely(&self, report: Report) {
         let _ = self.reports.send(report).await;
     }
 
-    /// Waits until everything reported so far is sent. For the end.
+    /// Waits until all queued reports are sent, at most `patience`. Call before exit.
     pub async fn flush(&self, patience: Duration) {
         let _ = timeout(patience, self.reports.reserve_many(REPORTS_MAX)).await;
     }
 }
 
-/// What every message of a member says of it.
+/// The fields that identify a member in each of its messages.
 fn membership(joined: &v1::JoinReply, role: v1::Role) -> v1::ReportRequest {
     v1::ReportRequest {
         caller: Some(caller(&joined.run)),
@@ -143,19 +143,19 @@ struct Follower {
     client: LearnerClient<Channel>,
     role: v1::Role,
     backoff: Backoff,
-    complained: Option<Instant>,
-    news: watch::Sender<News>,
+    warned_at: Option<Instant>,
+    update: watch::Sender<WeightsUpdate>,
 }
 
 impl Follower {
-    /// Asks until there is an answer; only a refusal ends it.
+    /// Retries until the learner answers; only a refusal is an error.
     async fn join(&mut self, request: v1::JoinRequest) -> Result<v1::JoinReply, Refused> {
         loop {
             let answer = timeout(ANSWER_WAIT_MAX, self.client.join(request.clone())).await;
-            let status = match answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer"))) {
+            let status = match answer.unwrap_or_else(|_| Err(late())) {
                 Ok(reply) => {
-                    if self.complained.take().is_some() {
-                        info!(learner = %self.address, "the learner is there");
+                    if self.warned_at.take().is_some() {
+                        info!(learner = %self.address, "learner reachable again");
                     }
                     self.backoff.reset();
                     return Ok(reply.into_inner());
@@ -163,18 +163,18 @@ impl Follower {
                 Err(status) => status,
             };
             if is_refusal(&status) {
-                return Err(Refused(format!("the learner refuses: {}", status.message())));
+                return Err(Refused(format!("the learner refuses this process: {}", status.message())));
             }
             self.wait(&status).await;
         }
     }
 
     async fn wait(&mut self, status: &Status) {
-        self.news.send_if_modified(|news| std::mem::replace(&mut news.connected, false));
-        if self.complained.is_none_or(|at| at.elapsed() >= COMPLAIN_EVERY) {
-            self.complained = Some(Instant::now());
+        self.update.send_if_modified(|update| std::mem::replace(&mut update.connected, false));
+        if self.warned_at.is_none_or(|at| at.elapsed() >= WARN_INTERVAL) {
+            self.warned_at = Some(Instant::now());
             let reason = self.credentials.describe(&self.address, status);
-            warn!(learner = %self.address, reason, "waiting for the learner");
+            warn!(learner = %self.address, reason, "learner unreachable, retrying");
         }
         sleep(self.backoff.next()).await;
     }
@@ -185,6 +185,7 @@ impl Follower {
                 Ok(()) => return,
                 Err(status) => status,
             };
+            // A restarted learner answers FAILED_PRECONDITION because it does not know the member yet: join again.
             if is_refusal(&status) && status.code() != Code::FailedPrecondition {
                 return self.refuse(describe(&status));
             }
@@ -201,18 +202,18 @@ impl Follower {
                 Err(Refused(reason)) => return self.refuse(reason),
             };
             if joined.finished {
-                self.news.send_modify(|news| news.finished = true);
+                self.update.send_modify(|update| update.finished = true);
                 return;
             }
-            match places(&joined.shards) {
-                Ok(shards) => self.news.send_modify(|news| news.shards = shards),
+            match shard_entries(&joined.shards) {
+                Ok(shards) => self.update.send_modify(|update| update.shards = shards),
                 Err(reason) => return self.refuse(reason),
             }
         }
     }
 
     fn refuse(&self, reason: String) {
-        self.news.send_modify(|news| news.refused = Some(reason));
+        self.update.send_modify(|update| update.refused = Some(reason));
     }
 
     /// Follows the weights until the run has ended.
@@ -227,46 +228,51 @@ impl Follower {
         let answer = timeout(ANSWER_WAIT_MAX, self.client.watch_weights(request)).await.map_err(silent)?;
         let mut stream = answer?.into_inner();
         loop {
-            let message = timeout(NEWS_WAIT_MAX, stream.message()).await.map_err(silent)??;
-            let message = message.ok_or_else(|| Status::unavailable("the stream has ended"))?;
-            self.complained = None;
-            self.news.send_modify(|news| take(news, message));
-            if self.news.borrow().finished {
+            let message = timeout(UPDATE_WAIT_MAX, stream.message()).await.map_err(silent)??;
+            let message = message.ok_or_else(|| Status::unavailable("the learner closed the stream"))?;
+            self.warned_at = None;
+            self.update.send_modify(|update| apply(update, message));
+            if self.update.borrow().finished {
                 return Ok(());
             }
         }
     }
 }
 
-/// The shards as the learner names them.
-fn places(shards: &[v1::ShardAddress]) -> Result<Vec<Place>, String> {
-    let place = |shard: &v1::ShardAddress| {
-        Place::try_from(shard.clone())
-            .map_err(|error| format!("the learner names a shard at {:?}: {error}", shard.address))
-    };
-    shards.iter().map(place).collect()
+fn late() -> Status {
+    Status::deadline_exceeded(format!("no answer within {} s", ANSWER_WAIT_MAX.as_secs()))
 }
 
-/// Takes in a message; weights that are not newer are passed over.
-fn take(news: &mut News, message: v1::WatchWeightsReply) {
-    news.agent_steps = message.agent_steps;
-    news.connected = true;
-    // What makes no sense is no news; none at all means that none has moved.
-    if let Ok(shards) = places(&message.shards)
-        && shards.len() == news.shards.len()
+/// The learner's shard directory.
+fn shard_entries(shards: &[v1::ShardEntry]) -> Result<Vec<ShardEntry>, String> {
+    let entry = |shard: &v1::ShardEntry| {
+        ShardEntry::try_from(shard.clone()).map_err(|error| {
+            format!("the learner sent an invalid shard address {:?}: {error}", shard.address)
+        })
+    };
+    shards.iter().map(entry).collect()
+}
+
+/// Applies a message. Weights that are not newer are skipped.
+fn apply(update: &mut WeightsUpdate, message: v1::WatchWeightsReply) {
+    update.agent_steps = message.agent_steps;
+    update.connected = true;
+    // An empty directory means that no shard has moved. An invalid one, or one of another length, is ignored.
+    if let Ok(shards) = shard_entries(&message.shards)
+        && shards.len() == update.shards.len()
         && !shards.is_empty()
     {
-        news.shards = shards;
+        update.shards = shards;
     }
-    match message.news {
+    match message.update {
         None => {}
-        Some(Message::Finished(_)) => news.finished = true,
+        Some(Message::Finished(_)) => update.finished = true,
         Some(Message::Weights(weights)) => {
-            // A later order may come with the same weights: nothing was learned between.
+            // A later evaluation request may carry the same weights, if no update happened in between.
             let Ok(weights) = Weights::try_from(weights) else { return };
-            let age = |weights: &Weights| (weights.version, weights.order.map(|order| order.number));
-            if news.weights.as_ref().is_none_or(|known| age(known) < age(&weights)) {
-                news.weights = Some(Arc::new(weights));
+            let age = |weights: &Weights| (weights.version, weights.evaluation.map(|request| request.number));
+            if update.weights.as_ref().is_none_or(|known| age(known) < age(&weights)) {
+                update.weights = Some(Arc::new(weights));
             }
         }
     }
@@ -278,15 +284,15 @@ async fn send_reports(
     mut reports: mpsc::Receiver<Report>,
 ) {
     while let Some(report) = reports.recv().await {
-        // Games are sent once and lost with the learner; an evaluation is sent until the learner has it.
+        // An episode report is sent once and may be lost; an evaluation report is retried until the learner has it.
         let keep = matches!(report, Report::Evaluation { .. });
         let request = report_message(report, member.clone());
         loop {
             let answer = timeout(ANSWER_WAIT_MAX, client.report(request.clone())).await;
-            match answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer"))) {
+            match answer.unwrap_or_else(|_| Err(late())) {
                 Ok(_) => break,
                 Err(status) if !keep || is_refusal(&status) => {
-                    warn!(reason = describe(&status), "a report was lost");
+                    warn!(reason = describe(&status), "report lost");
                     break;
                 }
                 Err(_) => sleep(Duration::from_millis(500)).await,
@@ -302,30 +308,33 @@ mod tests {
     fn weights(incarnation: u32, number: u64) -> v1::WatchWeightsReply {
         let version = Some(v1::WeightsVersion { incarnation, number });
         let weights = v1::Weights { version, ..v1::Weights::default() };
-        v1::WatchWeightsReply { news: Some(Message::Weights(weights)), ..Default::default() }
+        v1::WatchWeightsReply { update: Some(Message::Weights(weights)), ..Default::default() }
     }
 
     #[test]
     fn a_restarted_learners_weights_replace_newer_numbered_ones() {
-        let mut news = News::default();
+        let mut update = WeightsUpdate::default();
         let mut after = |incarnation, number| {
-            take(&mut news, weights(incarnation, number));
-            let version = news.weights.as_ref().unwrap().version;
+            apply(&mut update, weights(incarnation, number));
+            let version = update.weights.as_ref().unwrap().version;
             (version.incarnation, version.number)
         };
         assert_eq!(after(1, 500), (1, 500));
-        assert_eq!(after(1, 400), (1, 500), "older ones of the same life are passed over");
-        assert_eq!(after(2, 3), (2, 3), "a newer life wins, whatever the number");
-        assert_eq!(after(1, 600), (2, 3), "and the former life is over");
+        assert_eq!(after(1, 400), (1, 500), "older weights of the same incarnation are skipped");
+        assert_eq!(after(2, 3), (2, 3), "a newer incarnation wins, whatever the number");
+        assert_eq!(after(1, 600), (2, 3), "the former incarnation is fenced");
     }
 
     #[test]
-    fn a_shard_that_moved_is_found_at_its_new_place() {
-        let shard = |address: &str| v1::ShardAddress { address: address.into(), ..Default::default() };
-        let mut news = News { shards: places(&[shard("a:1"), shard("b:1")]).unwrap(), ..News::default() };
-        let mut after = |shards: Vec<v1::ShardAddress>| {
-            take(&mut news, v1::WatchWeightsReply { shards, ..Default::default() });
-            news.shards.iter().map(|place| place.address.to_string()).collect::<Vec<_>>()
+    fn a_shard_that_moved_is_found_at_its_new_address() {
+        let shard = |address: &str| v1::ShardEntry { address: address.into(), ..Default::default() };
+        let mut update = WeightsUpdate {
+            shards: shard_entries(&[shard("a:1"), shard("b:1")]).unwrap(),
+            ..WeightsUpdate::default()
+        };
+        let mut after = |shards: Vec<v1::ShardEntry>| {
+            apply(&mut update, v1::WatchWeightsReply { shards, ..Default::default() });
+            update.shards.iter().map(|entry| entry.address.to_string()).collect::<Vec<_>>()
         };
         let swapped = ["http://b:1", "http://a:1"];
         assert_eq!(after(vec![shard("b:1"), shard("a:1")]), swapped);
@@ -335,15 +344,15 @@ mod tests {
     }
 
     #[test]
-    fn a_second_order_for_the_same_weights_is_news() {
-        let mut news = News::default();
+    fn a_second_evaluation_request_for_the_same_weights_is_applied() {
+        let mut update = WeightsUpdate::default();
         let mut after = |number| {
             let mut message = weights(1, 7);
-            if let Some(Message::Weights(weights)) = &mut message.news {
-                weights.evaluation = Some(v1::EvaluationOrder { number, ..Default::default() });
+            if let Some(Message::Weights(weights)) = &mut message.update {
+                weights.evaluation = Some(v1::EvaluationRequest { number, ..Default::default() });
             }
-            take(&mut news, message);
-            news.weights.as_ref().unwrap().order.unwrap().number
+            apply(&mut update, message);
+            update.weights.as_ref().unwrap().evaluation.unwrap().number
         };
         assert_eq!([after(5), after(6), after(5)], [5, 6, 6]);
     }

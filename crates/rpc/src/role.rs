@@ -1,90 +1,54 @@
-//! Who is who in a cluster, and which calls each may make.
+//! The roles of a cluster, and which calls each role may make.
 //!
-//! A role is what a token stands for, and what a certificate names: as one of its DNS names, so that no other parser of
-//! certificates is needed than the one that TLS has. Servers have roles too: whoever calls a shard wants a shard to
-//! answer, whatever its address.
+//! A token maps to roles, and a certificate names them: as DNS names, so that the certificate parser of the TLS library
+//! is sufficient. Servers have roles too, so that a caller can verify that a shard answers, whatever its address.
 
 use std::fmt;
-use std::str::FromStr;
 
-/// What a process is to a cluster.
+/// Role of a process in a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// Plays: joins, follows weights, reports, inserts.
+    /// Actors and evaluators: join, follow weights, report, insert.
     Actor,
-    /// Trains: grants, samples, sends priorities. Actors call it.
+    /// The learner: grants, samples, updates priorities. Actors call it.
     Learner,
-    /// Keeps the replay. It calls nobody.
+    /// A shard. It calls no other process.
     Replay,
-    /// A person: live settings, inspection, snapshots.
+    /// An operator: live settings, inspection, snapshots.
     Admin,
 }
 
-/// What stands behind a role's name in a certificate. Nobody can own it: it is under no top-level domain.
+value::names!(Role, "role", Actor = "actor", Learner = "learner", Replay = "replay", Admin = "admin");
+
+/// Domain of the role names in certificates. It is under no public top-level domain, so it cannot be registered.
 const DOMAIN: &str = "role.quiver";
 
 impl Role {
-    /// All of them.
-    pub const ALL: [Role; 4] = [Role::Actor, Role::Learner, Role::Replay, Role::Admin];
-
-    /// As it is written in files and flags.
-    pub fn name(self) -> &'static str {
-        match self {
-            Role::Actor => "actor",
-            Role::Learner => "learner",
-            Role::Replay => "replay",
-            Role::Admin => "admin",
-        }
-    }
-
-    /// As it is written in a certificate.
+    /// The role's DNS name in a certificate.
     pub fn dns_name(self) -> String {
         format!("{}.{DOMAIN}", self.name())
     }
 }
 
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Role {
-    type Err = UnknownRole;
-
-    fn from_str(text: &str) -> Result<Self, UnknownRole> {
-        let known = Role::ALL.into_iter().find(|role| role.name() == text);
-        known.ok_or_else(|| UnknownRole(text.to_owned()))
-    }
-}
-
-/// Not a role.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no role {0:?}, but actor, learner, replay and admin")]
-pub struct UnknownRole(String);
-
-/// The roles of one caller: usually one, and none for a stranger.
+/// The roles of one caller: usually one; none for an unauthenticated caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Roles(u8);
 
 impl Roles {
-    /// Adds a role.
     #[must_use]
     pub fn with(self, role: Role) -> Self {
         Self(self.0 | 1 << role as u8)
     }
 
-    /// Whether this is one of them.
     pub fn has(self, role: Role) -> bool {
         self.0 & 1 << role as u8 != 0
     }
 
-    /// Whether there is none.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether one of them may call this path, `/package.Service/Method`.
+    /// Whether one of the roles may call this path, `/package.Service/Method`.
     pub fn may_call(self, path: &str) -> bool {
         match caller_of(path) {
             Some(roles) => roles.iter().any(|&role| self.has(role)),
@@ -106,21 +70,21 @@ impl fmt::Display for Roles {
     }
 }
 
-/// Whom a call is for, in words.
-pub(crate) fn whom(path: &str) -> String {
+/// The roles that may call a path, for error messages.
+pub(crate) fn allowed_roles(path: &str) -> String {
     let names: Vec<&str> = caller_of(path).unwrap_or(&Role::ALL).iter().map(|role| role.name()).collect();
     names.join(" and ")
 }
 
-/// Whom a call is for. `None`: everyone with any role, as reflection is; what does not exist says so itself.
+/// The roles that may call a path. `None`: any role, for reflection and health; unknown services answer UNIMPLEMENTED.
 fn caller_of(path: &str) -> Option<&'static [Role]> {
     let method = path.strip_prefix("/quiver.v1.")?;
     Some(match method {
         "Learner/Join" | "Learner/WatchWeights" | "Learner/Report" | "Replay/Insert" => &[Role::Actor],
         "Replay/Sample" | "Replay/UpdatePriorities" | "Replay/Grant" => &[Role::Learner],
-        // The learner asks shards who they are.
+        // The learner fetches shard ids with it.
         "Replay/Info" => &[Role::Learner, Role::Admin],
-        // What is added and forgotten here is for admins.
+        // Unlisted methods default to admin-only.
         _ => &[Role::Admin],
     })
 }
@@ -130,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_call_of_the_protocol_is_for_whom_the_design_says() {
+    fn each_call_is_permitted_to_exactly_its_roles() {
         let check = |method: &str, expected: &[Role]| {
             for role in Role::ALL {
                 let may = Roles::default().with(role).may_call(&format!("/quiver.v1.{method}"));
@@ -145,7 +109,7 @@ mod tests {
         }
         check("Replay/Info", &[Role::Learner, Role::Admin]);
         for method in
-            ["Learner/Adjust", "Replay/Configure", "Replay/Inspect", "Replay/Look", "Replay/Snapshot"]
+            ["Learner/Adjust", "Replay/Configure", "Replay/Inspect", "Replay/GetItem", "Replay/Snapshot"]
         {
             check(method, &[Role::Admin]);
         }
@@ -153,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_may_call_nothing_and_several_roles_add_up() {
+    fn a_caller_without_roles_may_call_nothing_and_roles_add_up() {
         let reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
         assert!(
             !Roles::default().may_call(reflection) && !Roles::default().may_call("/quiver.v1.Replay/Info")
@@ -165,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_is_read_as_it_is_written() {
+    fn a_role_parses_from_its_own_name() {
         for role in Role::ALL {
             assert_eq!(role.name().parse(), Ok(role));
         }

@@ -1,7 +1,7 @@
-//! Batch after batch from one shard, with the next ones already under way.
+//! Samples batches from one shard and prefetches the next ones.
 //!
-//! For whoever trains on a shard by itself: the Python client, benchmarks, a learner of one's own. Requests travel on one
-//! stream; new priorities ride along with the next request, so a batch costs one message each way.
+//! For clients that train on a single shard: the Python client, benchmarks, custom learners. All requests use one
+//! stream. Priority updates travel with the next sample request, so a batch costs one message in each direction.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::channel::Channel;
 use proto::limits::{INSERT_BYTES_MAX, SAMPLE_BYTES_MAX, UPDATES_MAX};
 use proto::v1::replay_client::ReplayClient;
-use proto::{Batch, StoreSpec, Updates, convert, v1};
+use proto::{PackedBatch, StoreSpec, Updates, convert, v1};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use replay::{ItemKey, ShardStatus};
@@ -18,51 +18,51 @@ use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
-/// How long a shard may take to answer. It never waits by itself, so one that takes longer hangs.
+/// Timeout of an answer. A shard never blocks a sample request, so a shard that takes longer hangs.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// What is drawn.
+/// How batches are sampled.
 #[derive(Clone, Debug)]
 pub struct SamplerOptions {
     /// Index of the table.
     pub table: usize,
-    /// Items in a batch.
+    /// Items per batch.
     pub batch: usize,
-    /// One item from each of as many equal shares of the mass.
+    /// Draw one item from each of `batch` equal shares of the total priority mass.
     pub stratified: bool,
-    /// Batches under way beside the one at hand.
+    /// Batches in flight in addition to the current one.
     pub prefetch: usize,
-    /// Seed of the draws.
+    /// Seed of the random draws.
     pub seed: u64,
 }
 
-/// Batches from one shard.
+/// A stream of batches from one shard.
 #[derive(Debug)]
 pub struct Sampler {
     requests: mpsc::Sender<v1::SampleRequest>,
     inbox: Inbox,
     options: SamplerOptions,
     rng: ChaCha8Rng,
-    /// To be sent with the next request.
+    /// Priority updates to send with the next request.
     updates: Updates,
 }
 
-/// What the shard answers.
+/// Replies of the shard, received and expected.
 #[derive(Debug)]
 struct Inbox {
     replies: Streaming<v1::SampleReply>,
     stack: usize,
     actions: u16,
-    /// Of the replies under way, whether each brings a batch.
-    under_way: VecDeque<bool>,
-    /// Batches that came and were not taken.
-    ready: VecDeque<Batch>,
+    /// For each reply in flight, whether it carries a batch.
+    in_flight: VecDeque<bool>,
+    /// Received batches that the caller has not taken yet.
+    ready: VecDeque<PackedBatch>,
     status: ShardStatus,
     stale: u64,
 }
 
 impl Sampler {
-    /// Opens a stream to a shard that holds what `spec` says.
+    /// Opens a stream to a shard whose store matches `spec`.
     pub async fn open(
         channel: Channel,
         run: &str,
@@ -84,8 +84,8 @@ impl Sampler {
             replies,
             stack: spec.options.stack,
             actions: spec.actions,
-            // The hello draws nothing and says where the shard stands.
-            under_way: VecDeque::from([false]),
+            // The hello samples nothing; its reply carries the shard's status.
+            in_flight: VecDeque::from([false]),
             ready: VecDeque::new(),
             status: ShardStatus::default(),
             stale: 0,
@@ -95,9 +95,9 @@ impl Sampler {
         Ok(sampler)
     }
 
-    /// The next batch. Empty if the table has no items, or smaller if it uses them up and has fewer. May be given up at
-    /// any time.
-    pub async fn next(&mut self) -> Result<Batch, Status> {
+    /// The next batch. It is empty if the table has no items, and smaller if the table limits how often an item is
+    /// sampled and has too few items left. Cancel-safe.
+    pub async fn next(&mut self) -> Result<PackedBatch, Status> {
         while self.inbox.batches() <= self.options.prefetch {
             let points = self.points();
             self.send(points).await?;
@@ -110,7 +110,8 @@ impl Sampler {
         }
     }
 
-    /// New priorities, sent along with the next request. Keys of another incarnation than the shard's are stale.
+    /// Queues new priorities, which travel with the next request. Keys of another incarnation of the shard count as
+    /// stale.
     pub async fn update(&mut self, updates: &Updates) -> Result<(), Status> {
         let incarnation = self.inbox.status.incarnation;
         let own = |key: &ItemKey| key.incarnation == incarnation;
@@ -120,23 +121,24 @@ impl Sampler {
         self.updates.removed.extend(updates.removed.iter().filter(|key| own(key)));
         self.updates.table = updates.table;
         self.updates.largest = updates.largest.or(self.updates.largest);
+        // The queue stays within one message: a full message is sent at once, without sampling.
         while self.updates.priorities.len().max(self.updates.removed.len()) > UPDATES_MAX {
             self.send(Vec::new()).await?;
         }
         Ok(())
     }
 
-    /// Waits for what was asked for ahead, and drops it.
+    /// Waits for all prefetched batches and discards them.
     pub async fn drain(&mut self) -> Result<(), Status> {
-        while !self.inbox.under_way.is_empty() {
+        while !self.inbox.in_flight.is_empty() {
             self.inbox.read().await?;
         }
         self.inbox.ready.clear();
         Ok(())
     }
 
-    /// Sends what is left to send, waits until the shard has done it, and says how many updates were for items that were
-    /// gone. What was drawn ahead is dropped.
+    /// Sends the remaining updates, waits until the shard has applied them, and returns the number of stale updates.
+    /// Prefetched batches are discarded.
     pub async fn finish(mut self) -> Result<u64, Status> {
         while self.updates != Updates::default() {
             self.send(Vec::new()).await?;
@@ -150,19 +152,20 @@ impl Sampler {
         &self.inbox.status
     }
 
-    /// Updates so far whose items were gone.
+    /// Number of updates so far whose items no longer exist.
     pub fn stale(&self) -> u64 {
         self.inbox.stale
     }
 
-    /// Where a batch is drawn.
+    /// The points in [0, 1) at which the shard draws the items of a batch.
     fn points(&mut self) -> Vec<f64> {
         let (count, stratified) = (self.options.batch, self.options.stratified);
         replay::points(count, stratified, &mut self.rng).collect()
     }
 
-    /// Sends a request, and with it as many of the updates as fit. A shard whose replies nobody reads stops reading too,
-    /// so they are read while this waits. Whoever gives up has sent nothing.
+    /// Sends a request with as many of the queued updates as fit. Cancel-safe: a cancelled call has sent nothing.
+    ///
+    /// It reads replies while it waits for room, because a shard stops reading requests if its replies are not read.
     async fn send(&mut self, points: Vec<f64>) -> Result<(), Status> {
         let permit = loop {
             tokio::select! {
@@ -176,35 +179,37 @@ impl Sampler {
             updates.map(|updates| convert::updates_message(&updates, self.inbox.status.incarnation));
         let table = self.options.table as u32;
         permit.send(v1::SampleRequest { points, table, updates, ..v1::SampleRequest::default() });
-        self.inbox.under_way.push_back(batch);
+        self.inbox.in_flight.push_back(batch);
         Ok(())
     }
 }
 
 impl Inbox {
-    /// Batches that are here or under way.
+    /// Number of batches received or in flight.
     fn batches(&self) -> usize {
-        self.ready.len() + self.under_way.iter().filter(|&&batch| batch).count()
+        self.ready.len() + self.in_flight.iter().filter(|&&batch| batch).count()
     }
 
-    /// Takes in one reply. May be given up at any time.
+    /// Receives one reply. Cancel-safe.
     async fn read(&mut self) -> Result<(), Status> {
         let reply = timeout(ANSWER_WAIT_MAX, self.replies.message()).await.map_err(|_| silent())??;
         let reply = reply.ok_or_else(ended)?;
         self.stale = self.stale.saturating_add(reply.stale);
         self.status = reply.shard.map(proto::status::status).unwrap_or_default();
-        let brings_batch =
-            self.under_way.pop_front().ok_or_else(|| Status::internal("an answer to nothing"))?;
+        let brings_batch = self
+            .in_flight
+            .pop_front()
+            .ok_or_else(|| Status::internal("the shard sent a reply without a request"))?;
         if brings_batch {
-            let batch = Batch::new(reply.batch.unwrap_or_default(), self.stack, self.actions);
-            let invalid = |invalid| Status::internal(format!("a batch that can't be: {invalid}"));
+            let batch = PackedBatch::new(reply.batch.unwrap_or_default(), self.stack, self.actions);
+            let invalid = |invalid| Status::internal(format!("the shard sent an invalid batch: {invalid}"));
             self.ready.push_back(batch.map_err(invalid)?);
         }
         Ok(())
     }
 }
 
-/// The first of the updates: as many as one message may have, if there are any.
+/// Removes as many updates as one message may carry; `None` if there are none.
 fn take(updates: &mut Updates) -> Option<Updates> {
     if *updates == Updates::default() {
         return None;
@@ -223,7 +228,7 @@ fn take(updates: &mut Updates) -> Option<Updates> {
 }
 
 fn ended() -> Status {
-    Status::unavailable("the stream has ended")
+    Status::unavailable("the shard closed the sample stream")
 }
 
 fn silent() -> Status {

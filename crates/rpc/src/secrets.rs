@@ -1,15 +1,15 @@
-//! A folder with what one process shows to others, and whom it believes.
+//! A secrets folder: the credentials of one process and the authority that it trusts.
 //!
-//! | file | what it is | who needs it |
+//! | file | content | used by |
 //! |---|---|---|
-//! | `ca.pem` | the authority that signed everyone's certificate | all |
-//! | `server.pem`, `server-key.pem` | what a server shows | who listens |
-//! | `tokens.sha256` | a line for each token that is taken: role, and the token's SHA-256 | who listens |
-//! | `token` | what a caller shows | who calls |
-//! | `client.pem`, `client-key.pem` | the same by certificate, instead of a token | who calls |
-//! | `expires` | when the certificates end, in seconds since 1970 | people, by a warning |
+//! | `ca.pem` | certificate of the authority that signed all certificates | all |
+//! | `server.pem`, `server-key.pem` | the server's certificate and key | servers |
+//! | `tokens.sha256` | a line for each accepted token: role and SHA-256 of the token | servers |
+//! | `token` | the caller's token | callers |
+//! | `client.pem`, `client-key.pem` | the caller's certificate and key, instead of a token | callers |
+//! | `expires` | expiry of the certificates, in seconds since 1970 | the warning in the log |
 //!
-//! A folder of a server has no token of anyone but itself. [`make`] writes such folders.
+//! A server's folder contains no token of another process. [`make`] writes these folders.
 
 pub mod make;
 
@@ -43,53 +43,42 @@ const TOKEN: &str = "token";
 const TOKENS: &str = "tokens.sha256";
 const EXPIRES: &str = "expires";
 
-/// HTTP/2, which is what gRPC speaks.
+/// gRPC runs over HTTP/2.
 const ALPN: &[u8] = b"h2";
-/// A token has at least so many characters: 128 bits, were they hexadecimal.
+/// Minimum length of a token: 128 bits in hexadecimal digits.
 const TOKEN_CHARACTERS_MIN: usize = 32;
-/// A token has at most so many: it travels with every request.
+/// Maximum length of a token. It is sent with every request.
 const TOKEN_CHARACTERS_MAX: usize = 512;
-/// Certificates that end sooner than this are worth a warning.
+/// Warn about certificates that expire within this time.
 const EXPIRES_SOON: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Why a folder of secrets can't be used.
+/// Why a secrets folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretsError {
-    /// A file is missing or can't be read.
+    /// A file is missing or cannot be read.
     #[error(
-        "can't read {path}: {error}; --secrets wants the folder of one role, as 'quiver certs' makes them: secrets/actor, \
-         secrets/learner, secrets/replay, secrets/admin",
+        "can't read {path}: {error}; --secrets takes the folder of one role that 'quiver certs' created: \
+         secrets/actor, secrets/learner, secrets/replay or secrets/admin",
         path = path.display()
     )]
-    Read {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// A file does not hold what it should.
+    Read { path: PathBuf, error: io::Error },
+    /// The content of a file is invalid.
     #[error("{path} is not usable: {reason}", path = path.display())]
-    Unusable {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
+    Unusable { path: PathBuf, reason: String },
 }
 
-/// A folder of secrets. Files are read when they are asked for.
+/// A secrets folder. Files are read on demand.
 #[derive(Clone, Debug)]
 pub struct Secrets {
     folder: PathBuf,
 }
 
 impl Secrets {
-    /// The secrets in a folder.
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned() }
     }
 
-    /// TLS as a server speaks it. Certificates of callers are asked for and not insisted on: a token will do.
+    /// TLS configuration of a server. Client certificates are requested but optional, because a caller may use a token.
     pub(crate) fn server(&self) -> Result<ServerConfig, SecretsError> {
         let callers = WebPkiClientVerifier::builder_with_provider(Arc::new(self.authority()?), provider())
             .allow_unauthenticated()
@@ -105,7 +94,7 @@ impl Secrets {
         Ok(config)
     }
 
-    /// TLS as a caller speaks it, with its certificate if it has one.
+    /// TLS configuration of a caller, with its certificate if it has one.
     pub(crate) fn client(&self) -> Result<ClientConfig, SecretsError> {
         let config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
@@ -122,7 +111,7 @@ impl Secrets {
         Ok(config)
     }
 
-    /// The token that this process shows, if it has one.
+    /// The token of this process, if it has one.
     pub(crate) fn token(&self) -> Result<Option<String>, SecretsError> {
         if !self.folder.join(TOKEN).exists() {
             return Ok(None);
@@ -138,7 +127,7 @@ impl Secrets {
         Ok(Some(token.to_owned()))
     }
 
-    /// The tokens that are taken. Without the file none is: then callers need certificates.
+    /// The tokens that this server accepts. Without the file there are none, and callers need certificates.
     pub(crate) fn tokens(&self) -> Result<Tokens, SecretsError> {
         if !self.folder.join(TOKENS).exists() {
             return Ok(Tokens::default());
@@ -162,7 +151,7 @@ impl Secrets {
         let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
         match certificates {
             Ok(certificates) if certificates.is_empty() => {
-                Err(self.unusable(file, &"there is no certificate in it"))
+                Err(self.unusable(file, &"it contains no certificate"))
             }
             Ok(certificates) => Ok(certificates),
             Err(error) => Err(self.unusable(file, &error)),
@@ -183,31 +172,31 @@ impl Secrets {
         SecretsError::Unusable { path: self.folder.join(file), reason: reason.to_string() }
     }
 
-    /// Whether a server's certificate is in it.
+    /// Whether the folder contains a server certificate.
     pub(crate) fn is_a_servers(&self) -> bool {
         self.folder.join(SERVER).exists()
     }
 
-    /// Whether the server's certificate is one for this role that callers of this folder's authority believe now.
+    /// Whether the server certificate is valid now for this role under this folder's authority.
     fn certifies(&self, role: Role) -> Result<bool, SecretsError> {
-        let name = ServerName::try_from(role.dns_name()).expect("a role is a name");
+        let name = ServerName::try_from(role.dns_name()).expect("a role is a valid DNS name");
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(self.authority()?), provider())
             .build()
             .map_err(|error| self.unusable(AUTHORITY, &error))?;
-        let shown = self.certificates(SERVER)?;
-        Ok(verifier.verify_server_cert(&shown[0], &shown[1..], &name, &[], UnixTime::now()).is_ok())
+        let chain = self.certificates(SERVER)?;
+        Ok(verifier.verify_server_cert(&chain[0], &chain[1..], &name, &[], UnixTime::now()).is_ok())
     }
 
-    /// Says so in the log if it is time for new ones.
+    /// Logs a warning if the certificates have expired or expire soon.
     pub(crate) fn warn_if_they_expire(&self) {
         let Ok(text) = fs::read_to_string(self.folder.join(EXPIRES)) else { return };
         let Ok(expires) = text.trim().parse::<u64>() else { return };
         let left = Duration::from_secs(expires.saturating_sub(seconds_since_1970()));
         if left.is_zero() {
-            warn!("certificates have expired: run 'quiver certs' again and start everyone anew");
+            warn!("certificates have expired: run 'quiver certs' again and restart all processes");
         } else if left < EXPIRES_SOON {
             let days = left.as_secs() / (24 * 3600);
-            warn!(days, "certificates expire soon: run 'quiver certs' again and start everyone anew");
+            warn!(days, "certificates expire soon: run 'quiver certs' again and restart all processes");
         }
     }
 }
@@ -220,9 +209,9 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// `role sha256`.
+/// Parses a line `role sha256`.
 fn read_token(line: &str) -> Result<(Role, [u8; 32]), String> {
-    let (role, digest) = line.split_once(' ').ok_or("a line is a role, a space and a SHA-256")?;
+    let (role, digest) = line.split_once(' ').ok_or("a line must be a role, a space and a SHA-256")?;
     let role = role.parse::<Role>().map_err(|error| error.to_string())?;
     let digest = from_hex(digest.trim()).ok_or("a SHA-256 has 64 hexadecimal digits")?;
     Ok((role, digest))
@@ -252,20 +241,21 @@ fn digest(token: &[u8]) -> [u8; 32] {
     Sha256::digest(token).into()
 }
 
-/// What tokens stand for. Only their digests are known, so that whoever reads a server's folder can't call anyone.
+/// Maps tokens to roles. It stores only digests, so reading a server's folder does not reveal a usable token.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tokens(Vec<(Role, [u8; 32])>);
 
 impl Tokens {
-    /// The roles of a token: none if it is unknown. Takes the same time whatever the token is.
+    /// The roles of a token; none if it is unknown. Constant time with respect to the token's content.
     pub fn roles(&self, token: &[u8]) -> Roles {
         if !is_token(token) {
             return Roles::default();
         }
-        let shown = digest(token);
+        let digest = digest(token);
         let mut found = 0u8;
+        // No early exit: the time must not depend on which token matches.
         for (role, known) in &self.0 {
-            let same: Choice = known.ct_eq(&shown);
+            let same: Choice = known.ct_eq(&digest);
             found |= u8::conditional_select(&0, &(1 << *role as u8), same);
         }
         Role::ALL.into_iter().filter(|&role| found & 1 << role as u8 != 0).collect()
@@ -277,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_known_by_its_digest_and_nothing_else() {
+    fn a_token_matches_only_by_its_digest() {
         let folder = tempfile::tempdir().unwrap();
         let secrets = Secrets::new(folder.path());
         let write = |text: String| fs::write(folder.path().join(TOKENS), text).unwrap();
@@ -294,7 +284,7 @@ mod tests {
         write(format!("admin {}\n", to_hex(&digest(b""))));
         assert!(
             secrets.tokens().unwrap().roles(b"").is_empty(),
-            "nothing is no token, whatever the file says"
+            "an empty token is never accepted, whatever the file contains"
         );
         for stranger in ["", "c", &one[1..], &to_hex(&digest(one.as_bytes())), &"a".repeat(9999)] {
             assert!(tokens.roles(stranger.as_bytes()).is_empty(), "{stranger}");
@@ -302,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_said_with_its_name() {
+    fn an_error_names_the_file_and_what_is_wrong() {
         let folder = tempfile::tempdir().unwrap();
         let secrets = Secrets::new(folder.path());
         let check = |file: &str, text: &str, part: &str, error: &dyn Fn() -> SecretsError| {
@@ -312,7 +302,7 @@ mod tests {
         };
         let tokens = || secrets.tokens().unwrap_err();
         check(TOKENS, "actor", "a role, a space", &tokens);
-        check(TOKENS, "root 00", "no role \"root\"", &tokens);
+        check(TOKENS, "root 00", "unknown role \"root\"", &tokens);
         check(TOKENS, "actor 00", "64 hexadecimal", &tokens);
         check(TOKENS, &format!("actor {}", "é".repeat(32)), "64 hexadecimal", &tokens);
         let token = || secrets.token().unwrap_err();

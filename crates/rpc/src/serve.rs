@@ -1,6 +1,6 @@
-//! What every server has: a listener with limits, gRPC health and reflection, and an orderly end.
+//! The part that every server shares: a listener with limits, gRPC health and reflection, and graceful shutdown.
 //!
-//! Each limit is a named number here. What a server offers beyond them is the caller's business.
+//! Each limit is a named constant here. The caller supplies the server's own routes.
 
 use std::io;
 use std::time::Duration;
@@ -21,26 +21,26 @@ use crate::address::Address;
 use crate::edge::Edge;
 use crate::gate::Gate;
 
-/// Requests of one connection at once. A client uses a few; more of them wait in the client.
+/// Concurrent requests per connection. A client uses a few; further requests queue in the client.
 const STREAMS_MAX: u32 = 64;
-/// Bytes of one stream that may lie unread: most chunks are smaller, so one is on its way while one is stored.
+/// Unread bytes per stream. Most chunks are smaller, so one chunk travels while the server stores another.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
-/// Bytes of one connection that may lie unread, whatever its streams do.
+/// Unread bytes per connection, over all its streams.
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
-/// Bytes of all headers of a request. Ours have a few hundred, with a token.
+/// Total header bytes per request. Our clients send a few hundred, token included.
 const HEADER_LIST_BYTES_MAX: u32 = 16 << 10;
-/// Bytes of a question about health or reflection: a name.
+/// Maximum size of a health or reflection request, which carries only a name.
 const SMALL_BYTES_MAX: usize = 4 << 10;
-/// How often a quiet connection is probed. A client that lost its power holds its place no longer than this and the
-/// next one together.
+/// Keepalive probe interval of an idle connection. A client that lost power holds its connection slot at most for this
+/// interval plus `KEEPALIVE_TIMEOUT`.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-/// How long a probe may take.
+/// How long the server waits for the answer to a probe.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long requests under way may take to end once the server was asked to stop. Our streams end at once when told,
-/// so this is for whoever does not listen; Ctrl-C should take seconds.
+/// Grace period for requests in flight after a shutdown request. Our own streams end at once, so the grace period only
+/// matters for clients that ignore the shutdown. It is short because Ctrl-C should take seconds.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// A bound address at which nobody is answered yet.
+/// A bound address that does not serve yet.
 pub struct Listener {
     sockets: Sockets,
     address: Address,
@@ -49,8 +49,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Binds. A socket file that nobody listens to any more is replaced; one that is in use is an error. Through a socket
-    /// file everyone comes in who may open it, whatever the gate says.
+    /// Binds to an address. A stale socket file is replaced; one that is in use is an error. On a socket file the file
+    /// mode controls access, so `gate` is ignored there.
     pub async fn bind(address: &Address, edge: Edge, gate: Gate) -> Result<Self, ServeError> {
         let failed = |source| ServeError { address: address.clone(), source };
         let sockets = Sockets::bind(address).await.map_err(failed)?;
@@ -59,13 +59,13 @@ impl Listener {
         Ok(Self { sockets, address, edge, gate })
     }
 
-    /// The address as it is, with the real port if it was bound with port 0.
+    /// The bound address, with the real port if port 0 was requested.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Serves these routes, gRPC health and reflection, until `shutdown` resolves; then takes no more connections, lets
-    /// requests end within a grace of 3 seconds, and drops the rest.
+    /// Serves these routes, gRPC health and reflection until `shutdown` resolves. Then it stops accepting connections,
+    /// gives requests in flight a grace period of 3 seconds, and closes the remaining connections.
     pub async fn serve(self, routes: Routes, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
         let (health, health_service) = tonic_health::server::health_reporter();
         let reflection_service = tonic_reflection::server::Builder::configure()
@@ -86,10 +86,14 @@ impl Listener {
         );
         let mut serving = std::pin::pin!(serving);
         if self.gate.tls().is_some() {
-            info!("only TLS is spoken, and each call needs its role");
+            info!(address = %self.address, "TLS and roles are required");
         }
         if self.gate.tls().is_none() && !self.address.is_local() {
-            warn!(address = %self.address, "everyone who reaches this address may do everything here");
+            warn!(
+                address = %self.address,
+                "serving unauthenticated plaintext on a non-loopback address: everyone who can reach it has full \
+                 access; use --secrets to restrict it"
+            );
         }
         info!(address = %self.address, "serving");
         {
@@ -97,19 +101,25 @@ impl Listener {
             tokio::select! {
                 () = shutdown => {}
                 () = accepting => {}
-                // Without an error it ends only when told to.
+                // It returns without an error only after a shutdown request.
                 ended = &mut serving => ended.map_err(|error| self.failed(error))?,
             }
         }
         health.set_service_status("", ServingStatus::NotServing).await;
-        // The address is free at once, so that a successor can have it.
+        // Free the address at once, so that a successor process can bind it during the grace period.
         drop(self.sockets);
         stop.send_replace(true);
         match timeout(GRACE, serving).await {
-            Ok(_) => info!(address = %self.address, "stopped, all requests ended"),
+            Ok(_) => info!(address = %self.address, "server stopped, all requests completed"),
             Err(_) => {
                 let connections = self.edge.connections.get();
-                warn!(address = %self.address, connections, "stopped, connections were cut off after {GRACE:?}");
+                let grace_seconds = GRACE.as_secs();
+                warn!(
+                    address = %self.address,
+                    connections,
+                    grace_seconds,
+                    "server stopped, open connections closed after the grace period"
+                );
             }
         }
         drop_all.send_replace(true);
@@ -121,7 +131,7 @@ impl Listener {
     }
 }
 
-/// Bytes that may come in one piece. The default, 16 KiB, would cut a chunk into many.
+/// Maximum HTTP/2 frame size. The default of 16 KiB would split a chunk into many frames.
 const FRAME_BYTES_MAX: u32 = 256 << 10;
 
 fn server(edge: &Edge, gate: &Gate) -> Server<Stack<Edge, Stack<Gate, Identity>>> {
@@ -137,7 +147,7 @@ fn server(edge: &Edge, gate: &Gate) -> Server<Stack<Edge, Stack<Gate, Identity>>
         .layer(edge.clone())
 }
 
-/// An address at which one can't serve.
+/// The server cannot bind or serve at this address.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot serve at {address}: {source}")]
 pub struct ServeError {

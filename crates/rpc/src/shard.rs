@@ -1,14 +1,14 @@
-//! The learner's connection to one shard: grants, samples, priorities.
+//! The learner's connection to one shard: grants, samples, priority updates.
 //!
-//! A connection begins with a grant that tells the shard what it holds, so a shard that came back empty is told again
-//! without anyone asking. A call to a shard that can't be reached fails at once, until it is time to try again: the
-//! learner draws elsewhere meanwhile. Nothing here decides when to wait.
+//! Every connection begins with a grant that carries the shard's configuration, so a shard that restarted empty is
+//! configured again automatically. Until the next retry is due, a call to an unreachable shard fails at once, and the
+//! learner samples from other shards. This module never decides when the learner waits.
 
 use std::time::Duration;
 
 use proto::limits::{INSERT_BYTES_MAX, SAMPLE_BYTES_MAX};
 use proto::v1::replay_client::ReplayClient;
-use proto::{Batch, StoreSpec, Updates, convert, v1};
+use proto::{PackedBatch, StoreSpec, Updates, convert, v1};
 use replay::{Allowance, ShardStatus};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -21,52 +21,50 @@ use crate::backoff::Backoff;
 use crate::channel::{Channel, Credentials};
 use crate::role::Role;
 
-/// How long a shard may take to answer. It never waits by itself, so one that takes longer hangs.
+/// Timeout of an answer. A shard never blocks these calls by itself, so a shard that takes longer hangs.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(4);
 
-/// How long a caller waits for a new connection, which usually takes a millisecond.
+/// How long a caller waits for a new connection, which usually opens within a millisecond.
 const OPEN_PATIENCE: Duration = Duration::from_millis(50);
 
-/// What a learner tells every shard.
+/// The configuration that a learner gives every shard.
 #[derive(Clone, Debug)]
-pub struct Told {
-    /// The run.
+pub struct ShardConfig {
     pub run: String,
-    /// Which start of the learner.
     pub learner_incarnation: u32,
-    /// What the shard holds.
     pub spec: StoreSpec,
-    /// Whether samples shall say how reliable each item's target is.
+    /// Whether samples must include the reliability of each item's target.
     pub reliabilities: bool,
 }
 
-/// Why a shard did not do what it was asked.
+/// Why a call to a shard failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ShardError {
-    /// Try again later.
+    /// Temporary: retry later.
     #[error("{0}")]
     Unreachable(String),
-    /// It never will: another run, another version, a newer learner, a table that does not fit.
+    /// Permanent: another run, another version, a newer learner, or a table that does not fit.
     #[error("{0}")]
     Refused(String),
 }
 
-/// A shard as the learner sees it.
+/// The learner's handle to a shard. It reconnects by itself.
 #[derive(Debug)]
 pub struct Shard {
     address: Address,
     credentials: Credentials,
     client: ReplayClient<Channel>,
-    /// The same, for those who send priorities.
+    /// Publishes `client` to the updaters when the shard moves.
     clients: watch::Sender<ReplayClient<Channel>>,
-    told: Told,
+    config: ShardConfig,
     stream: Option<Stream>,
-    /// A connection in the making. It goes on in the background, so that a shard that hangs holds nobody up.
+    /// A connection that is being opened. It opens in the background, so that a hanging shard does not block the
+    /// learner.
     opening: Option<JoinHandle<Result<Stream, Status>>>,
     backoff: Backoff,
     next_try: Instant,
     last_error: String,
-    /// How long a caller waits for a connection in the making.
+    /// How long a caller waits for a connection that is being opened.
     patience: Duration,
 }
 
@@ -77,8 +75,8 @@ struct Stream {
 }
 
 impl Shard {
-    /// A shard that will be connected to when it is first asked for something.
-    pub fn new(address: Address, credentials: Credentials, told: Told, seed: u64) -> Self {
+    /// A handle that connects on the first call.
+    pub fn new(address: Address, credentials: Credentials, config: ShardConfig, seed: u64) -> Self {
         let client = client(&address, &credentials);
         let last_error = "not connected yet".into();
         Self {
@@ -86,7 +84,7 @@ impl Shard {
             credentials,
             clients: watch::Sender::new(client.clone()),
             client,
-            told,
+            config,
             stream: None,
             opening: None,
             backoff: Backoff::new(seed),
@@ -96,22 +94,21 @@ impl Shard {
         }
     }
 
-    /// Where it is.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Why it was last not reached, in words.
+    /// The error of the last failed call.
     pub fn last_error(&self) -> &str {
         &self.last_error
     }
 
-    /// Whether nobody shall wait while a connection is in the making.
+    /// With `hurry`, callers do not wait for a connection that is being opened.
     pub fn hurry(&mut self, hurry: bool) {
         self.patience = if hurry { Duration::ZERO } else { OPEN_PATIENCE };
     }
 
-    /// The shard is elsewhere now.
+    /// Changes the shard's address. The next call connects there at once.
     pub fn move_to(&mut self, address: Address) {
         self.client = client(&address, &self.credentials);
         self.clients.send_replace(self.client.clone());
@@ -122,57 +119,55 @@ impl Shard {
         }
     }
 
-    /// Sends priorities beside what else is asked of the shard.
+    /// A handle that sends priority updates concurrently with other calls.
     pub fn updater(&self) -> Updater {
-        let Told { run, learner_incarnation, .. } = &self.told;
+        let ShardConfig { run, learner_incarnation, .. } = &self.config;
         let clients = self.clients.subscribe();
         Updater { clients, run: run.clone(), learner_incarnation: *learner_incarnation }
     }
 
-    /// Draws at `points` and sets the allowance. No points: only the status.
+    /// Samples the items at `points` and sets the allowance. Without points it only fetches the status.
     pub async fn sample(
         &mut self,
         points: Vec<f64>,
         allowance: Option<Allowance>,
-    ) -> Result<(Batch, ShardStatus), ShardError> {
+    ) -> Result<(PackedBatch, ShardStatus), ShardError> {
         self.connect().await?;
         let stream = self.stream.as_mut().expect("just connected");
         let request = v1::SampleRequest {
-            learner_incarnation: self.told.learner_incarnation,
+            learner_incarnation: self.config.learner_incarnation,
             points,
             allowance: allowance.map(allowance_message),
-            reliabilities: self.told.reliabilities,
+            reliabilities: self.config.reliabilities,
             ..v1::SampleRequest::default()
         };
         let reply = stream.ask(request).await;
         let reply = self.settle(reply)?;
-        let StoreSpec { options, actions, .. } = &self.told.spec;
+        let StoreSpec { options, actions, .. } = &self.config.spec;
         let status = reply.shard.map(proto::status::status);
-        let status = status.ok_or_else(|| Status::internal("the answer has no shard in it"));
-        let batch = Batch::new(reply.batch.unwrap_or_default(), options.stack, *actions);
-        let batch = batch.map_err(|invalid| Status::internal(format!("a batch that can't be: {invalid}")));
+        let status = status.ok_or_else(|| Status::internal("the shard's reply has no status"));
+        let batch = PackedBatch::new(reply.batch.unwrap_or_default(), options.stack, *actions);
+        let batch =
+            batch.map_err(|invalid| Status::internal(format!("the shard sent an invalid batch: {invalid}")));
         let both = status.and_then(|status| Ok((batch?, status)));
-        let relied = |batch: &Batch| batch.items().all(|item| item.reliability().is_some());
+        let has_reliabilities = |batch: &PackedBatch| batch.items().all(|item| item.reliability().is_some());
         let both = match both {
-            Ok((batch, _)) if self.told.reliabilities && !relied(&batch) => Err(Status::unimplemented(
-                "the shard can't say how reliable targets are: run the same version of quiver everywhere",
-            )),
+            Ok((batch, _)) if self.config.reliabilities && !has_reliabilities(&batch) => {
+                Err(Status::unimplemented(
+                    "the shard does not compute reliabilities: run the same version of quiver on learner and shards",
+                ))
+            }
             both => both,
         };
         self.settle(both)
     }
 
-    /// Changes what the shard shall hold, with the next grant.
-    pub fn tell(&mut self, spec: StoreSpec) {
-        self.told.spec = spec;
+    /// Changes the store's specification. The next grant sends it.
+    pub fn set_spec(&mut self, spec: StoreSpec) {
+        self.config.spec = spec;
     }
 
-    /// What it shall hold.
-    pub fn spec(&self) -> &StoreSpec {
-        &self.told.spec
-    }
-
-    /// Sets the allowance, and waits until the shard has `until_inserts` or `wait` is over.
+    /// Sets the allowance. The shard answers when it has `until_inserts` inserts, or after `wait`.
     pub async fn grant(
         &mut self,
         allowance: Option<Allowance>,
@@ -181,7 +176,7 @@ impl Shard {
         finished: bool,
     ) -> Result<ShardStatus, ShardError> {
         self.connect().await?;
-        let reply = grant(&mut self.client, &self.told, allowance, until_inserts, wait, finished).await;
+        let reply = grant(&mut self.client, &self.config, allowance, until_inserts, wait, finished).await;
         self.settle(reply)
     }
 
@@ -193,21 +188,21 @@ impl Shard {
             if Instant::now() < self.next_try {
                 return Err(ShardError::Unreachable(self.last_error.clone()));
             }
-            self.opening = Some(tokio::spawn(open(self.client.clone(), self.told.clone())));
+            self.opening = Some(tokio::spawn(open(self.client.clone(), self.config.clone())));
         }
-        let opening = self.opening.as_mut().expect("just made");
+        let opening = self.opening.as_mut().expect("just set");
         let Ok(opened) = timeout(self.patience, opening).await else {
             return Err(ShardError::Unreachable(format!("{}: still connecting", self.address)));
         };
         self.opening = None;
-        let opened = opened.unwrap_or_else(|_| Err(Status::internal("connecting was cut short")));
+        let opened = opened.unwrap_or_else(|_| Err(Status::internal("the connection task was aborted")));
         let stream = self.settle(opened)?;
         self.stream = Some(stream);
         self.backoff.reset();
         Ok(())
     }
 
-    /// After a failure the connection is given up, and the next one has to wait its turn.
+    /// On failure, drops the connection and schedules the next attempt after a backoff.
     fn settle<T>(&mut self, result: Result<T, Status>) -> Result<T, ShardError> {
         result.map_err(|status| {
             self.stream = None;
@@ -223,20 +218,20 @@ impl Shard {
     }
 }
 
-/// Sends priorities to one shard.
+/// Sends priority updates to one shard.
 #[derive(Clone, Debug)]
 pub struct Updater {
-    /// How to reach the shard, wherever it is now.
+    /// Client for the shard's current address.
     clients: watch::Receiver<ReplayClient<Channel>>,
     run: String,
     learner_incarnation: u32,
 }
 
 impl Updater {
-    /// Gives items new priorities, and says how many were changed and how many are no longer there.
+    /// Updates priorities. Returns how many items were updated and how many no longer exist.
     pub async fn update(&self, updates: &Updates) -> Result<(u64, u64), Status> {
         let named = updates.priorities.iter().map(|(key, _)| key).chain(&updates.removed);
-        // All items of a batch are of one life of the shard; if not, the older ones are gone.
+        // All items of a batch belong to one incarnation of the shard. If not, the older ones no longer exist.
         let incarnation = named.map(|key| key.incarnation).next_back().unwrap_or(0);
         let message = convert::updates_message(updates, incarnation);
         let gone = (updates.priorities.len() - message.priorities.len()) as u64;
@@ -253,18 +248,21 @@ impl Updater {
 
 impl Stream {
     async fn ask(&mut self, request: v1::SampleRequest) -> Result<v1::SampleReply, Status> {
-        self.requests.send(request).await.map_err(|_| Status::unavailable("the stream has ended"))?;
+        self.requests
+            .send(request)
+            .await
+            .map_err(|_| Status::unavailable("the shard closed the sample stream"))?;
         self.answer().await
     }
 
     async fn answer(&mut self) -> Result<v1::SampleReply, Status> {
         let reply = timeout(ANSWER_WAIT_MAX, self.replies.message()).await.map_err(|_| silent())??;
-        reply.ok_or_else(|| Status::unavailable("the stream has ended"))
+        reply.ok_or_else(|| Status::unavailable("the shard closed the sample stream"))
     }
 }
 
-/// The name of the shard at an address. Asking changes nothing there.
-pub async fn who(address: &Address, credentials: &Credentials) -> Result<String, Status> {
+/// Fetches the id of the shard at an address. Read-only for the shard.
+pub async fn fetch_shard_id(address: &Address, credentials: &Credentials) -> Result<String, Status> {
     let mut client = client(address, credentials);
     let answer = timeout(ANSWER_WAIT_MAX, client.info(v1::InfoRequest {})).await.map_err(|_| silent())?;
     Ok(answer?.into_inner().shard.unwrap_or_default().id)
@@ -276,16 +274,16 @@ fn client(address: &Address, credentials: &Credentials) -> ReplayClient<Channel>
         .max_encoding_message_size(INSERT_BYTES_MAX)
 }
 
-async fn open(mut client: ReplayClient<Channel>, told: Told) -> Result<Stream, Status> {
-    grant(&mut client, &told, None, 0, Duration::ZERO, false).await?;
-    // One request is under way at a time.
+async fn open(mut client: ReplayClient<Channel>, config: ShardConfig) -> Result<Stream, Status> {
+    grant(&mut client, &config, None, 0, Duration::ZERO, false).await?;
+    // At most one request is in flight.
     let (requests, receiver) = mpsc::channel(1);
     let hello = v1::SampleRequest {
-        caller: Some(proto::caller(&told.run)),
-        learner_incarnation: told.learner_incarnation,
+        caller: Some(proto::caller(&config.run)),
+        learner_incarnation: config.learner_incarnation,
         ..v1::SampleRequest::default()
     };
-    requests.try_send(hello).expect("the channel is new");
+    requests.try_send(hello).expect("the channel is empty");
     let call = client.sample(ReceiverStream::new(receiver));
     let replies = timeout(ANSWER_WAIT_MAX, call).await.map_err(|_| silent())??.into_inner();
     let mut stream = Stream { requests, replies };
@@ -295,16 +293,16 @@ async fn open(mut client: ReplayClient<Channel>, told: Told) -> Result<Stream, S
 
 async fn grant(
     client: &mut ReplayClient<Channel>,
-    told: &Told,
+    config: &ShardConfig,
     allowance: Option<Allowance>,
     until_inserts: u64,
     wait: Duration,
     finished: bool,
 ) -> Result<ShardStatus, Status> {
     let request = v1::GrantRequest {
-        caller: Some(proto::caller(&told.run)),
-        learner_incarnation: told.learner_incarnation,
-        store: Some(convert::store_message(&told.spec)),
+        caller: Some(proto::caller(&config.run)),
+        learner_incarnation: config.learner_incarnation,
+        store: Some(convert::store_message(&config.spec)),
         allowance: allowance.map(allowance_message),
         finished,
         until_inserts,
@@ -313,14 +311,14 @@ async fn grant(
     let answer = timeout(wait + ANSWER_WAIT_MAX, client.grant(request)).await;
     let reply = answer.map_err(|_| silent())??.into_inner();
     let status = reply.shard.map(proto::status::status);
-    status.ok_or_else(|| Status::internal("the answer has no shard in it"))
+    status.ok_or_else(|| Status::internal("the shard's reply has no status"))
 }
 
 fn silent() -> Status {
     Status::deadline_exceeded(format!("no answer within {} s", ANSWER_WAIT_MAX.as_secs()))
 }
 
-/// Statuses that will not change by trying again.
+/// Whether a status is permanent: a retry would get the same answer.
 pub fn is_refusal(status: &Status) -> bool {
     use Code::{
         FailedPrecondition, InvalidArgument, OutOfRange, PermissionDenied, ResourceExhausted,
@@ -338,15 +336,16 @@ pub fn is_refusal(status: &Status) -> bool {
     )
 }
 
-/// Whether the connection broke, or never was one. No server of ours answers UNKNOWN: a call that was under way gets it.
+/// Whether the connection broke or could not be opened. Our servers never answer UNKNOWN: tonic gives it to calls in
+/// flight on a connection that breaks.
 pub fn is_broken(status: &Status) -> bool {
     matches!(status.code(), Code::Unavailable | Code::Unknown)
 }
 
-/// A status in a few words for people.
+/// A short description of a status for people.
 pub fn describe(status: &Status) -> String {
     match std::error::Error::source(status) {
-        // tonic says "transport error" and keeps the reason to itself.
+        // tonic's message is only "transport error"; the reason is the innermost source.
         Some(source) => {
             let mut innermost = source;
             while let Some(deeper) = innermost.source() {

@@ -1,4 +1,4 @@
-//! A shard's contents into a file, while it serves.
+//! Saves a shard's contents to a file while the shard serves.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -9,19 +9,19 @@ use proto::v1;
 use proto::v1::replay_client::ReplayClient;
 use tonic::Status;
 
-/// Why there is no snapshot.
+/// Why a snapshot failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// The shard does not give one.
+    /// The shard refused or could not be reached.
     #[error("{0}")]
     Shard(#[from] Status),
-    /// The file can't be written.
+    /// The file cannot be written.
     #[error(transparent)]
     File(#[from] io::Error),
 }
 
-/// Saves into `file`, whose former contents are replaced once the new ones are complete. `progress` hears how many bytes
-/// there are so far; in the end that is what is returned.
+/// Saves the snapshot to `file` and returns its size in bytes. An existing file is replaced only after the new snapshot
+/// is complete. `progress` receives the number of bytes written so far.
 pub async fn save(
     mut client: ReplayClient<Channel>,
     file: &Path,

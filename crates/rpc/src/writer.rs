@@ -1,8 +1,9 @@
-//! An actor's connection to one shard: chunks in, exactly once.
+//! An actor's connection to one shard. Each chunk is stored exactly once.
 //!
-//! Chunks that are not acknowledged are kept, and sent again in order when the connection is back; the shard drops what
-//! it has already. Their number is bounded, and whoever sends one more waits. A shard that is gone is tried again for
-//! ever, wherever it is now, and the log says so.
+//! The writer keeps chunks until they are acknowledged and sends them again in order after a reconnect; the shard
+//! discards duplicates. The number of chunks in flight is bounded: sending one more blocks the caller (backpressure).
+//! The writer retries an unreachable shard forever, at its current address in the shard directory, and logs that it
+//! waits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,159 +24,159 @@ use tracing::{info, warn};
 
 use crate::backoff::Backoff;
 use crate::channel::Credentials;
-use crate::place::Place;
 use crate::role::Role;
 use crate::shard::{describe, is_refusal};
+use crate::shard_entry::ShardEntry;
 
-/// How long a new stream may take to open.
+/// Timeout for opening a new stream.
 const OPEN_WAIT_MAX: Duration = Duration::from_secs(4);
 
-/// How often a log line repeats that a shard can't be reached.
-const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
+/// Interval of the log line about an unreachable shard.
+const WARN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How a writer stands.
+/// State of a writer's connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum WriterState {
     /// Connected.
     Open,
-    /// Something is in the way; it will pass.
+    /// Blocked or disconnected for the given reason, and retrying.
     Waiting(String),
     /// The run has ended.
     Finished,
-    /// A newer start of this actor took over: join again.
+    /// A newer incarnation of this actor replaced this one: join again.
     Fenced(String),
-    /// The shard will never take this actor's chunks.
+    /// The shard permanently refuses this actor's chunks.
     Refused(String),
 }
 
-impl State {
-    /// Whether nothing more can be sent.
+impl WriterState {
+    /// Whether the writer has ended and sends no more chunks.
     pub fn is_final(&self) -> bool {
-        matches!(self, State::Finished | State::Fenced(_) | State::Refused(_))
+        matches!(self, WriterState::Finished | WriterState::Fenced(_) | WriterState::Refused(_))
     }
 }
 
-/// What a writer has done.
+/// Counters of a writer.
 #[derive(Debug, Default)]
 pub struct Sent {
-    /// Chunks acknowledged.
+    /// Acknowledged chunks.
     pub chunks: AtomicU64,
-    /// Of these, chunks that the shard had already.
+    /// Acknowledged chunks that the shard had already stored.
     pub duplicates: AtomicU64,
-    /// Times that the stream was opened again.
+    /// Attempts to reopen the stream.
     pub reconnects: AtomicU64,
 }
 
-/// The end of a writer that an actor holds.
+/// An actor's handle to a writer task. After the handle is dropped, the task ends when all chunks are acknowledged, or at
+/// the first connection error: call [`ChunkWriter::flush`] first.
 #[derive(Debug)]
-pub struct Writer {
+pub struct ChunkWriter {
     chunks: mpsc::Sender<v1::Chunk>,
     bound: usize,
     room: Arc<Semaphore>,
-    state: watch::Receiver<State>,
+    state: watch::Receiver<WriterState>,
     sent: Arc<Sent>,
 }
 
-impl Writer {
-    /// Starts writing to a shard in the background; `place` says before each connection where it is, or that nobody knows.
-    /// The actor sends up to `at_once` chunks one after the other; twice as many may be under way: some travel while the
-    /// next are made.
+impl ChunkWriter {
+    /// Spawns a task that writes to a shard. Before each connection it calls `entry` for the shard's current directory
+    /// entry; `None` means that the shard is not known yet.
+    ///
+    /// The actor sends bursts of up to `burst` chunks. Twice as many may be in flight, so one burst travels while the
+    /// actor produces the next.
     pub fn spawn(
-        place: impl Fn() -> Option<Place> + Send + 'static,
+        entry: impl Fn() -> Option<ShardEntry> + Send + 'static,
         credentials: Credentials,
         hello: v1::InsertHello,
-        at_once: usize,
+        burst: usize,
         seed: u64,
     ) -> Self {
-        let bound = 2 * at_once;
+        let bound = 2 * burst;
         let (chunks, incoming) = mpsc::channel(bound);
         let room = Arc::new(Semaphore::new(bound));
-        let connecting = State::Waiting("the shard to answer".into());
+        let connecting = WriterState::Waiting("the shard to answer".into());
         let (report, state) = watch::channel(connecting);
         let sent = Arc::new(Sent::default());
         let task = Task {
-            place: Box::new(place),
+            entry: Box::new(entry),
             credentials,
             address: "unknown".into(),
             hello,
             bound,
             incoming,
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
             room: room.clone(),
             report,
             sent: sent.clone(),
             backoff: Backoff::new(seed),
-            complained: None,
+            warned_at: None,
         };
         tokio::spawn(task.run());
         Self { chunks, bound, room, state, sent }
     }
 
-    /// Waits until `at_once` more chunks may be under way. May be given up at any time. An error is the state in which the
-    /// writer ended.
-    pub async fn room(&self) -> Result<(), State> {
-        self.room.acquire_many(self.at_once() as u32).await.map(drop).map_err(|_| self.state())
+    /// Waits until a whole burst of chunks may be sent. Cancel-safe. An error is the state in which the writer ended.
+    pub async fn room(&self) -> Result<(), WriterState> {
+        self.room.acquire_many(self.burst() as u32).await.map(drop).map_err(|_| self.state())
     }
 
-    /// Whether `at_once` more chunks may be under way now.
+    /// Whether a whole burst of chunks may be sent now, or the writer has ended.
     pub fn has_room(&self) -> bool {
-        self.room.available_permits() >= self.at_once() || self.room.is_closed()
+        self.room.available_permits() >= self.burst() || self.room.is_closed()
     }
 
-    fn at_once(&self) -> usize {
+    fn burst(&self) -> usize {
         self.bound / 2
     }
 
-    /// Hands over a chunk; waits as long as too many are under way.
-    pub async fn send(&self, chunk: Chunk) -> Result<(), State> {
+    /// Queues a chunk; waits while too many are in flight.
+    pub async fn send(&self, chunk: Chunk) -> Result<(), WriterState> {
         let Ok(permit) = self.room.acquire().await else { return Err(self.state()) };
         permit.forget();
-        // There is room for as many as have permits.
+        // The channel's capacity equals the number of permits, so there is room.
         self.chunks.try_send(convert::chunk_message(chunk)).map_err(|_| self.state())
     }
 
-    /// Waits until everything is acknowledged, or the writer has ended.
-    pub async fn flush(&self) -> Result<(), State> {
+    /// Waits until all chunks are acknowledged. An error is the state in which the writer ended.
+    pub async fn flush(&self) -> Result<(), WriterState> {
         let all = self.room.acquire_many(self.bound as u32).await;
         all.map(drop).map_err(|_| self.state())
     }
 
-    /// How it stands.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> WriterState {
         self.state.borrow().clone()
     }
 
-    /// Chunks that are not acknowledged.
-    pub fn under_way(&self) -> usize {
+    /// Number of chunks that are not acknowledged.
+    pub fn in_flight(&self) -> usize {
         self.bound.saturating_sub(self.room.available_permits())
     }
 
-    /// What it has done.
     pub fn sent(&self) -> &Sent {
         &self.sent
     }
 }
 
 struct Task {
-    place: Box<dyn Fn() -> Option<Place> + Send>,
+    entry: Box<dyn Fn() -> Option<ShardEntry> + Send>,
     credentials: Credentials,
-    /// Where it was when it was last looked for, for people.
+    /// The shard's address at the last connection attempt, for logs.
     address: String,
     hello: v1::InsertHello,
     bound: usize,
     incoming: mpsc::Receiver<v1::Chunk>,
-    /// Sent and not acknowledged, oldest first.
-    under_way: VecDeque<v1::Chunk>,
+    /// Chunks sent and not acknowledged, oldest first.
+    in_flight: VecDeque<v1::Chunk>,
     room: Arc<Semaphore>,
-    report: watch::Sender<State>,
+    report: watch::Sender<WriterState>,
     sent: Arc<Sent>,
     backoff: Backoff,
-    complained: Option<Instant>,
+    warned_at: Option<Instant>,
 }
 
 /// Why a stream ended.
 enum End {
-    /// The actor has gone and everything is acknowledged.
+    /// The actor dropped its handle and all chunks are acknowledged.
     Done,
     Finished,
     Broken(Status),
@@ -186,45 +187,52 @@ impl Task {
         loop {
             let end = match self.open().await {
                 Ok((requests, mut replies)) => {
-                    self.report.send_replace(State::Open);
+                    self.report.send_replace(WriterState::Open);
                     self.exchange(&requests, &mut replies).await
                 }
                 Err(status) => End::Broken(status),
             };
             let status = match end {
                 End::Done => return,
-                End::Finished => return self.end(State::Finished),
+                End::Finished => return self.end(WriterState::Finished),
                 End::Broken(status) => status,
             };
             let reason = describe(&status);
             match status.code() {
-                Code::FailedPrecondition => return self.end(State::Fenced(reason)),
-                _ if is_refusal(&status) => return self.end(State::Refused(reason)),
+                Code::FailedPrecondition => return self.end(WriterState::Fenced(reason)),
+                // Retrying would get the same answer.
+                _ if is_refusal(&status) => return self.end(WriterState::Refused(reason)),
                 _ => {}
             }
-            self.report.send_replace(State::Waiting(format!("the shard at {}: {reason}", self.address)));
-            if self.complained.is_none_or(|at| at.elapsed() >= COMPLAIN_EVERY) {
-                self.complained = Some(Instant::now());
-                warn!(shard = %self.address, reason, under_way = self.under_way.len(), "waiting for the shard");
+            self.report
+                .send_replace(WriterState::Waiting(format!("the shard at {}: {reason}", self.address)));
+            if self.warned_at.is_none_or(|at| at.elapsed() >= WARN_INTERVAL) {
+                self.warned_at = Some(Instant::now());
+                warn!(
+                    shard = %self.address,
+                    reason,
+                    chunks_in_flight = self.in_flight.len(),
+                    "shard unreachable, retrying"
+                );
             }
             sleep(self.backoff.next()).await;
             self.sent.reconnects.fetch_add(1, Ordering::Relaxed);
             if self.incoming.is_closed() && self.incoming.is_empty() {
-                // Nobody is left who would wait for an acknowledgement.
+                // The actor is gone, so no caller waits for an acknowledgement.
                 return;
             }
         }
     }
 
-    /// The shard deals with what this writer sends. That it let a stream open does not mean that yet.
-    fn taken_up(&mut self) {
+    /// Call when the shard has answered a chunk. An open stream alone does not prove that the shard processes chunks.
+    fn note_progress(&mut self) {
         self.backoff.reset();
-        if self.complained.take().is_some() {
-            info!(shard = %self.address, again = self.under_way.len(), "the shard is back");
+        if self.warned_at.take().is_some() {
+            info!(shard = %self.address, chunks_in_flight = self.in_flight.len(), "shard reachable again");
         }
     }
 
-    fn end(self, state: State) {
+    fn end(self, state: WriterState) {
         self.report.send_replace(state);
         self.room.close();
     }
@@ -232,21 +240,23 @@ impl Task {
     async fn open(
         &mut self,
     ) -> Result<(mpsc::Sender<v1::InsertRequest>, Streaming<v1::InsertReply>), Status> {
-        let unheard = || Status::unavailable("the learner has not found this shard yet");
-        let Place { address, id, .. } = (self.place)().ok_or_else(unheard)?;
+        let unknown = || Status::unavailable("the learner has not found this shard yet");
+        let ShardEntry { address, id, .. } = (self.entry)().ok_or_else(unknown)?;
         (self.address, self.hello.shard) = (address.to_string(), id);
         let channel = self.credentials.channel(Role::Replay, &address);
         let mut client = ReplayClient::new(channel).max_encoding_message_size(INSERT_BYTES_MAX);
-        // All that may be under way, and the hello: sending never waits here, the shard's reading does.
+        // Room for all chunks in flight and the hello, so `try_send` never fails for lack of room. Backpressure comes
+        // from the permits instead.
         let (requests, receiver) = mpsc::channel(self.bound + 1);
         let request = |message| v1::InsertRequest { message: Some(message) };
-        let again = self.under_way.iter().cloned().map(|chunk| request(Message::Chunk(chunk)));
+        let again = self.in_flight.iter().cloned().map(|chunk| request(Message::Chunk(chunk)));
         for message in std::iter::once(request(Message::Hello(self.hello.clone()))).chain(again) {
-            requests.try_send(message).expect("there is room for all of them");
+            requests.try_send(message).expect("the channel has room for all chunks in flight");
         }
         let call = client.insert(ReceiverStream::new(receiver));
         let replies = timeout(OPEN_WAIT_MAX, call).await;
-        let replies = replies.map_err(|_| Status::deadline_exceeded("no answer"))??;
+        let late = |_| Status::deadline_exceeded(format!("no answer within {} s", OPEN_WAIT_MAX.as_secs()));
+        let replies = replies.map_err(late)??;
         Ok((requests, replies.into_inner()))
     }
 
@@ -257,7 +267,7 @@ impl Task {
     ) -> End {
         let mut more = true;
         loop {
-            if !more && self.under_way.is_empty() {
+            if !more && self.in_flight.is_empty() {
                 return End::Done;
             }
             tokio::select! {
@@ -267,22 +277,27 @@ impl Task {
                             return End::Broken(status);
                         }
                     }
-                    Ok(Some(v1::InsertReply { reply: Some(Reply::Waiting(waiting)) })) => {
-                        self.taken_up();
-                        info!(shard = %self.address, for_what = waiting.what, seconds = waiting.seconds, "waiting");
-                        self.report.send_replace(State::Waiting(waiting.what));
+                    Ok(Some(v1::InsertReply { reply: Some(Reply::Blocked(waiting)) })) => {
+                        self.note_progress();
+                        info!(
+                            shard = %self.address,
+                            blocked_on = waiting.on,
+                            seconds = waiting.seconds,
+                            "inserts blocked"
+                        );
+                        self.report.send_replace(WriterState::Waiting(waiting.on));
                     }
                     Ok(Some(v1::InsertReply { reply: Some(Reply::Finished(_)) })) => return End::Finished,
                     Ok(Some(v1::InsertReply { reply: None })) => {}
-                    Ok(None) => return End::Broken(Status::unavailable("the stream has ended")),
+                    Ok(None) => return End::Broken(Status::unavailable("the shard closed the insert stream")),
                     Err(status) => return End::Broken(status),
                 },
                 chunk = self.incoming.recv(), if more => match chunk {
                     Some(chunk) => {
-                        self.under_way.push_back(chunk.clone());
+                        self.in_flight.push_back(chunk.clone());
                         let request = v1::InsertRequest { message: Some(Message::Chunk(chunk)) };
                         if requests.try_send(request).is_err() {
-                            return End::Broken(Status::unavailable("the stream has ended"));
+                            return End::Broken(Status::unavailable("the shard closed the insert stream"));
                         }
                     }
                     None => more = false,
@@ -291,30 +306,30 @@ impl Task {
         }
     }
 
-    /// Acknowledgements come in the order of sending.
+    /// Handles one acknowledgement. The shard acknowledges chunks in the order in which they were sent.
     fn acknowledged(&mut self, stored: &v1::Stored) -> Result<(), Status> {
-        let oldest = self.under_way.front();
+        let oldest = self.in_flight.front();
         let same = |chunk: &v1::Chunk| {
             chunk.sequence == stored.sequence && chunk.lane.is_some_and(|lane| lane.lane == stored.lane)
         };
         if !oldest.is_some_and(same) {
-            return Err(Status::internal("acknowledged out of order"));
+            return Err(Status::internal("the shard acknowledged chunks out of order"));
         }
-        self.taken_up();
-        self.under_way.pop_front();
-        // Counted before the permit wakes `flush`, whose caller may read the counters at once.
+        self.note_progress();
+        self.in_flight.pop_front();
+        // Count before the permit wakes `flush`, because its caller may read the counters at once.
         self.sent.chunks.fetch_add(1, Ordering::Relaxed);
         self.sent.duplicates.fetch_add(u64::from(stored.duplicate), Ordering::Relaxed);
         self.room.add_permits(1);
-        if matches!(*self.report.borrow(), State::Waiting(_)) {
-            self.report.send_replace(State::Open);
+        if matches!(*self.report.borrow(), WriterState::Waiting(_)) {
+            self.report.send_replace(WriterState::Open);
         }
         Ok(())
     }
 }
 
-/// Waits until one of the writers has room, or has ended.
-pub async fn any_room(writers: &[&Writer]) {
+/// Waits until one of the writers has room or has ended. Returns at once without writers.
+pub async fn any_room(writers: &[&ChunkWriter]) {
     let waits = writers.iter().map(|writer| Box::pin(writer.room()));
     if writers.is_empty() {
         return;

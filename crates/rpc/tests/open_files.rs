@@ -1,4 +1,4 @@
-//! A process of its own, because it takes the open files away from itself.
+//! A separate test process, because it lowers its own limit of open files.
 
 use std::fs;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 #[tokio::test]
-async fn a_server_without_files_left_goes_on_when_there_are_some_again() {
+async fn a_server_out_of_file_descriptors_recovers_when_some_are_free() {
     let registry = Registry::new();
     let edge = Edge::register(&registry).unwrap();
     let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), edge, Gate::open()).await.unwrap();
     let address = listener.address().clone();
     let Address::Tcp(authority) = &address else { panic!("not TCP") };
-    // The system takes them in before anyone accepts them.
+    // The kernel completes these connections before the server accepts them.
     let mut clients = Vec::new();
     for _ in 0..50 {
         clients.push(TcpStream::connect(authority).await.unwrap());
@@ -34,7 +34,7 @@ async fn a_server_without_files_left_goes_on_when_there_are_some_again() {
     let server = tokio::spawn(listener.serve(Routes::default(), std::future::pending()));
     let errors = || {
         let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
-        !text.contains("rpc_accept_errors_total 0")
+        !text.contains("quiver_rpc_accept_errors_total 0")
     };
     while !errors() {
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -1,5 +1,5 @@
-//! Who gets in at a server with secrets, and who does not. It serves nothing: whoever is let in hears that the call does
-//! not exist (UNIMPLEMENTED), everyone else hears why they are not.
+//! Authentication of callers by a server with secrets. The server has no routes: an authorized caller receives
+//! UNIMPLEMENTED, every other caller receives the reason of the refusal.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use rpc::channel::{Channel, Credentials, channel};
 use rpc::edge::Edge;
 use rpc::gate::Gate;
 use rpc::role::Role;
-use rpc::secrets::make::{Order, make};
+use rpc::secrets::make::{SecretsRequest, make};
 use rpc::serve::Listener;
 use rpc::shard::describe;
 use tempfile::TempDir;
@@ -28,13 +28,13 @@ use tonic_health::pb::health_client::HealthClient;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn order() -> Order {
-    Order { hosts: Vec::new(), days: 365, mutual: None, renew: false }
+fn request() -> SecretsRequest {
+    SecretsRequest { hosts: Vec::new(), days: 365, mutual: None, renew: false }
 }
 
-fn cluster(order: &Order) -> TempDir {
+fn cluster(request: &SecretsRequest) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    make(folder.path(), order).unwrap();
+    make(folder.path(), request).unwrap();
     folder
 }
 
@@ -66,29 +66,29 @@ impl Running {
     }
 
     fn refused(&self, reason: &str) -> u64 {
-        self.metric(&format!("rpc_requests_refused_total{{reason=\"{reason}\"}}"))
+        self.metric(&format!("quiver_rpc_requests_refused_total{{reason=\"{reason}\"}}"))
     }
 
     fn cut_off(&self) -> u64 {
-        self.metric("rpc_connections_refused_total{reason=\"tls\"}")
+        self.metric("quiver_rpc_connections_refused_total{reason=\"tls\"}")
     }
 }
 
-/// What someone on this channel hears to a question that is for learners and admins.
+/// The status of a call on this channel that only learners and admins may make.
 async fn info(channel: Channel) -> Status {
     let mut client = ReplayClient::new(channel);
     let answer = timeout(PATIENCE, client.info(v1::InfoRequest {})).await.unwrap();
     answer.expect_err("nothing is served here")
 }
 
-/// Whether no request came through: the connection broke, or never was one.
+/// Asserts that no request arrived: the connection broke or could not be opened.
 #[track_caller]
 fn never_arrived(status: &Status) {
     assert!(matches!(status.code(), Code::Unavailable | Code::Unknown), "{status:?}");
 }
 
-async fn check_roles(order: &Order) {
-    let secrets = cluster(order);
+async fn check_roles(request: &SecretsRequest) {
+    let secrets = cluster(request);
     let running = Running::start(&secrets.path().join("replay")).await;
     let expected = [
         ("actor", false, true, false),
@@ -99,30 +99,30 @@ async fn check_roles(order: &Order) {
     for (who, may_ask, may_join, may_adjust) in expected {
         let channel = running.channel(&secrets.path().join(who));
         let mut learner = LearnerClient::new(channel.clone());
-        let heard = [
+        let codes = [
             info(channel).await.code(),
             learner.join(v1::JoinRequest::default()).await.unwrap_err().code(),
             learner.adjust(v1::AdjustRequest::default()).await.unwrap_err().code(),
         ];
         let code = |may| if may { Code::Unimplemented } else { Code::PermissionDenied };
-        assert_eq!(heard, [may_ask, may_join, may_adjust].map(code), "{who}");
+        assert_eq!(codes, [may_ask, may_join, may_adjust].map(code), "{who}");
     }
     assert_eq!([running.refused("wrong_role"), running.refused("no_token"), running.cut_off()], [5, 0, 0]);
 }
 
 #[tokio::test]
-async fn each_role_may_do_what_it_is_for_by_token() {
-    check_roles(&order()).await;
+async fn a_token_permits_exactly_the_calls_of_its_roles() {
+    check_roles(&request()).await;
 }
 
 #[tokio::test]
-async fn each_role_may_do_what_it_is_for_by_certificate() {
-    check_roles(&Order { mutual: Some(true), ..order() }).await;
+async fn a_certificate_permits_exactly_the_calls_of_its_roles() {
+    check_roles(&SecretsRequest { mutual: Some(true), ..request() }).await;
 }
 
 #[tokio::test]
-async fn whoever_shows_nothing_or_a_wrong_token_hears_so() {
-    let secrets = cluster(&order());
+async fn a_missing_or_wrong_token_is_unauthenticated() {
+    let secrets = cluster(&request());
     let running = Running::start(&secrets.path().join("replay")).await;
     let nameless = tempfile::tempdir().unwrap();
     fs::copy(secrets.path().join("replay/ca.pem"), nameless.path().join("ca.pem")).unwrap();
@@ -153,14 +153,14 @@ async fn whoever_shows_nothing_or_a_wrong_token_hears_so() {
 }
 
 #[tokio::test]
-async fn odd_headers_are_no_tokens() {
-    let secrets = cluster(&order());
+async fn malformed_headers_are_not_tokens() {
+    let secrets = cluster(&request());
     let running = Running::start(&secrets.path().join("replay")).await;
     let nameless = tempfile::tempdir().unwrap();
     fs::copy(secrets.path().join("replay/ca.pem"), nameless.path().join("ca.pem")).unwrap();
     let mut client = ReplayClient::new(running.channel(nameless.path()));
     let token = fs::read_to_string(secrets.path().join("learner/token")).unwrap();
-    let mut heard = async |header: String| {
+    let mut code_of = async |header: String| {
         let mut request = tonic::Request::new(v1::InfoRequest {});
         request.metadata_mut().insert("authorization", header.parse().unwrap());
         client.info(request).await.unwrap_err().code()
@@ -173,20 +173,20 @@ async fn odd_headers_are_no_tokens() {
         token.clone(),
         format!("Bearer {token} "),
     ] {
-        let code = heard(odd.clone()).await;
+        let code = code_of(odd.clone()).await;
         assert!(
             code == Code::Unauthenticated || odd.ends_with(' ') && code == Code::Unimplemented,
             "{odd:?}: {code:?}"
         );
     }
     for good in ["Bearer", "bearer"] {
-        assert_eq!(heard(format!("{good} {token}")).await, Code::Unimplemented);
+        assert_eq!(code_of(format!("{good} {token}")).await, Code::Unimplemented);
     }
 }
 
 #[tokio::test]
-async fn plain_text_against_tls_is_cut_off_and_tls_against_plain_text_is_told() {
-    let secrets = cluster(&order());
+async fn a_tls_server_closes_plaintext_connections_and_a_tls_client_reports_a_plaintext_server() {
+    let secrets = cluster(&request());
     let running = Running::start(&secrets.path().join("replay")).await;
     let good = running.channel(&secrets.path().join("learner"));
     assert_eq!(info(good.clone()).await.code(), Code::Unimplemented);
@@ -196,11 +196,11 @@ async fn plain_text_against_tls_is_cut_off_and_tls_against_plain_text_is_told() 
     assert!(plain.contains("--secrets"), "{plain}");
     let mut browser = TcpStream::connect(running.address.authority().unwrap()).await.unwrap();
     browser.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
-    // An alert of TLS, and the end.
+    // The server sends a TLS alert and closes the connection.
     let mut answer = Vec::new();
     let _ = timeout(PATIENCE, browser.read_to_end(&mut answer)).await.unwrap();
     assert!(running.cut_off() >= 2);
-    assert_eq!(info(good).await.code(), Code::Unimplemented, "who was there before is not affected");
+    assert_eq!(info(good).await.code(), Code::Unimplemented, "existing connections are not affected");
 
     let edge = Edge::register(&Registry::new()).unwrap();
     let plain = Listener::bind(&"127.0.0.1:0".parse().unwrap(), edge, Gate::open()).await.unwrap();
@@ -213,8 +213,8 @@ async fn plain_text_against_tls_is_cut_off_and_tls_against_plain_text_is_told() 
 }
 
 #[tokio::test]
-async fn a_connection_that_never_becomes_secure_holds_nobody_up() {
-    let secrets = cluster(&order());
+async fn connections_without_a_handshake_delay_no_other_client() {
+    let secrets = cluster(&request());
     let running = Running::start(&secrets.path().join("replay")).await;
     let mut silent = Vec::new();
     for _ in 0..100 {
@@ -224,14 +224,14 @@ async fn a_connection_that_never_becomes_secure_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn another_authority_is_believed_by_neither_side() {
-    let (ours, theirs) = (cluster(&order()), cluster(&Order { mutual: Some(true), ..order() }));
+async fn neither_side_trusts_another_authority() {
+    let (ours, theirs) = (cluster(&request()), cluster(&SecretsRequest { mutual: Some(true), ..request() }));
     let running = Running::start(&ours.path().join("replay")).await;
     let status = info(running.channel(&theirs.path().join("learner"))).await;
     assert_eq!(status.code(), Code::Unavailable);
-    assert!(describe(&status).contains("one 'quiver certs'"), "{}", describe(&status));
+    assert!(describe(&status).contains("the same 'quiver certs'"), "{}", describe(&status));
 
-    // Someone who believes the server, and shows what another authority has signed.
+    // A client that trusts the server and has a certificate of another authority.
     let mixed = tempfile::tempdir().unwrap();
     fs::copy(ours.path().join("actor/ca.pem"), mixed.path().join("ca.pem")).unwrap();
     for file in ["client.pem", "client-key.pem"] {
@@ -245,48 +245,48 @@ async fn another_authority_is_believed_by_neither_side() {
 }
 
 #[tokio::test]
-async fn what_has_expired_is_believed_by_neither_side() {
+async fn neither_side_accepts_an_expired_certificate() {
     // Valid until now.
-    let over = cluster(&Order { days: 0, mutual: Some(true), ..order() });
+    let expired = cluster(&SecretsRequest { days: 0, mutual: Some(true), ..request() });
     tokio::time::sleep(Duration::from_millis(1100)).await;
-    let running = Running::start(&over.path().join("replay")).await;
-    let status = info(running.channel(&over.path().join("learner"))).await;
+    let running = Running::start(&expired.path().join("replay")).await;
+    let status = info(running.channel(&expired.path().join("learner"))).await;
     assert_eq!(status.code(), Code::Unavailable);
     assert!(describe(&status).contains("expired"), "{}", describe(&status));
 
-    // A server with a new certificate of the same authority, and a caller with the old one.
+    // A server with a new certificate of the same authority, and a client with the old one.
     let old = tempfile::tempdir().unwrap();
     for file in ["ca.pem", "client.pem", "client-key.pem"] {
-        fs::copy(over.path().join("learner").join(file), old.path().join(file)).unwrap();
+        fs::copy(expired.path().join("learner").join(file), old.path().join(file)).unwrap();
     }
-    make(over.path(), &Order { mutual: Some(true), ..order() }).unwrap();
-    let running = Running::start(&over.path().join("replay")).await;
+    make(expired.path(), &SecretsRequest { mutual: Some(true), ..request() }).unwrap();
+    let running = Running::start(&expired.path().join("replay")).await;
     let status = info(running.channel(old.path())).await;
     never_arrived(&status);
     assert!(describe(&status).contains("CertificateExpired"), "{}", describe(&status));
     assert_eq!(running.cut_off(), 1);
-    assert_eq!(info(running.channel(&over.path().join("learner"))).await.code(), Code::Unimplemented);
+    assert_eq!(info(running.channel(&expired.path().join("learner"))).await.code(), Code::Unimplemented);
 }
 
 #[tokio::test]
-async fn a_shard_is_not_taken_for_a_learner() {
-    let secrets = cluster(&order());
+async fn a_client_rejects_a_shard_at_the_learners_address() {
+    let secrets = cluster(&request());
     let running = Running::start(&secrets.path().join("replay")).await;
     let credentials = Credentials::load(Some(&secrets.path().join("actor"))).unwrap();
     let mut client = LearnerClient::new(credentials.channel(Role::Learner, &running.address));
     let status = client.join(v1::JoinRequest::default()).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
-    assert!(describe(&status).contains("this is no learner"), "{}", describe(&status));
+    assert!(describe(&status).contains("does not have the role learner"), "{}", describe(&status));
 }
 
 #[tokio::test]
-async fn a_token_is_not_sent_where_it_could_be_read() {
-    let secrets = cluster(&order());
+async fn a_token_is_not_sent_in_plaintext() {
+    let secrets = cluster(&request());
     let credentials = Credentials::load(Some(&secrets.path().join("actor"))).unwrap();
     let token = fs::read_to_string(secrets.path().join("actor/token")).unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address: Address = listener.local_addr().unwrap().to_string().parse().unwrap();
-    let overheard = tokio::spawn(async move {
+    let received = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut bytes = vec![0; 4096];
         let count = stream.read(&mut bytes).await.unwrap();
@@ -294,8 +294,8 @@ async fn a_token_is_not_sent_where_it_could_be_read() {
         bytes
     });
     drop(info(credentials.channel(Role::Replay, &address)).await);
-    let overheard = overheard.await.unwrap();
-    assert_eq!(overheard[..2], [0x16, 0x03], "a handshake of TLS");
-    assert!(!overheard.windows(token.len()).any(|window| window == token.as_bytes()));
+    let received = received.await.unwrap();
+    assert_eq!(received[..2], [0x16, 0x03], "a TLS handshake");
+    assert!(!received.windows(token.len()).any(|window| window == token.as_bytes()));
     assert!(!format!("{credentials:?} {:?}", credentials.channel(Role::Replay, &address)).contains(&token));
 }

@@ -1,4 +1,4 @@
-//! What every server does, shown with one that serves nothing of its own.
+//! The behaviour that all servers share, tested with a server without routes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -81,14 +81,14 @@ async fn health_and_reflection_are_served_at_the_real_port() {
 }
 
 #[tokio::test]
-async fn a_client_may_come_first_and_finds_a_server_that_was_away() {
+async fn a_client_may_start_first_and_reconnects_to_a_restarted_server() {
     let directory = tempfile::tempdir().unwrap();
     let address = socket(directory.path());
     let mut client = HealthClient::new(channel(&address));
     assert_eq!(is_healthy(&mut client).await, Err(Code::Unavailable));
     for _ in 0..3 {
         let running = start(&address).await;
-        // The first call after the server went may still meet the old connection.
+        // The first call after a restart may still use the old connection.
         while is_healthy(&mut client).await != Ok(true) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -97,7 +97,7 @@ async fn a_client_may_come_first_and_finds_a_server_that_was_away() {
 }
 
 #[tokio::test]
-async fn a_socket_file_is_private_and_goes_with_its_server() {
+async fn a_socket_file_is_private_and_removed_with_its_server() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("s.sock");
     let running = start(&socket(directory.path())).await;
@@ -110,7 +110,7 @@ async fn a_socket_file_is_private_and_goes_with_its_server() {
 async fn a_stale_socket_is_replaced_and_a_live_one_or_a_file_is_not() {
     let directory = tempfile::tempdir().unwrap();
     let (address, path) = (socket(directory.path()), directory.path().join("s.sock"));
-    // As a killed process leaves it.
+    // Like the socket file of a killed process.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let running = start(&address).await;
@@ -118,12 +118,12 @@ async fn a_stale_socket_is_replaced_and_a_live_one_or_a_file_is_not() {
     assert!(refused.contains("in use"), "{refused}");
     assert_eq!(is_healthy(&mut HealthClient::new(channel(&address))).await, Ok(true));
 
-    // Whatever has been put in its place is not the server's to remove.
+    // The server must not remove a file that replaced its socket.
     fs::remove_file(&path).unwrap();
     fs::write(&path, "a file").unwrap();
     running.stop().await;
     let refused = bind(&address).await.err().unwrap();
-    assert!(refused.contains("no socket"), "{refused}");
+    assert!(refused.contains("not a socket"), "{refused}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "a file");
 }
 

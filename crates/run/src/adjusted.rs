@@ -1,35 +1,35 @@
-//! Settings that were changed while the run trained, kept beside its configuration.
+//! Settings that `quiver adjust` changed while the run trained, saved beside its configuration.
 //!
-//! A learner that comes back goes on with them, and so does whoever resumes the run.
+//! They stay in force after a restart of the learner and when the run is resumed.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::directory::{DirectoryError, write_whole};
+use crate::directory::{RunDirError, write_atomically};
 use settings::Settings;
 use settings::resolve::ConfigError;
 
 const FILE: &str = "adjusted.json";
 
-/// Settings and their new values, as text.
+/// Changed settings: key and new value, both as text.
 pub type Changes = BTreeMap<String, String>;
 
 fn path(run: &Path) -> PathBuf {
     run.join(FILE)
 }
 
-/// Keeps changes, with those of before.
-pub fn keep(run: &Path, changes: &Changes) -> Result<(), AdjustedError> {
-    let mut all = kept(run)?;
+/// Saves changes; earlier changes of other settings stay.
+pub fn save(run: &Path, changes: &Changes) -> Result<(), AdjustedError> {
+    let mut all = load(run)?;
     all.extend(changes.clone());
-    write_whole(&path(run), serde_json::to_string_pretty(&all).expect("text as JSON").as_bytes())?;
+    write_atomically(&path(run), serde_json::to_string_pretty(&all).expect("text as JSON").as_bytes())?;
     Ok(())
 }
 
-/// What was changed in this run so far.
-pub fn kept(run: &Path) -> Result<Changes, AdjustedError> {
+/// All changes saved for this run.
+pub fn load(run: &Path) -> Result<Changes, AdjustedError> {
     match fs::read(path(run)) {
         Ok(text) => serde_json::from_slice(&text).map_err(AdjustedError::Damaged),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Changes::new()),
@@ -37,7 +37,7 @@ pub fn kept(run: &Path) -> Result<Changes, AdjustedError> {
     }
 }
 
-/// Lays changes over settings.
+/// Applies changes to settings.
 pub fn apply(settings: &mut Settings, changes: &Changes) -> Result<(), ConfigError> {
     for (key, text) in changes {
         if let Some(Err(error)) = settings.set(key, text) {
@@ -47,18 +47,16 @@ pub fn apply(settings: &mut Settings, changes: &Changes) -> Result<(), ConfigErr
     Ok(())
 }
 
-/// Why changes can't be read or kept.
+/// Why changes can't be loaded or saved.
 #[derive(Debug, thiserror::Error)]
 pub enum AdjustedError {
-    /// It is no JSON of settings.
-    #[error("{FILE} is damaged ({0}): delete it to forget what was changed")]
+    /// The file is not a JSON object of settings.
+    #[error("{FILE} is damaged ({0}): delete it to discard all adjusted settings")]
     Damaged(serde_json::Error),
-    /// It can't be read.
     #[error("can't read {FILE}: {0}")]
     Read(std::io::Error),
-    /// It can't be written.
     #[error(transparent)]
-    Write(#[from] DirectoryError),
+    Write(#[from] RunDirError),
 }
 
 #[cfg(test)]
@@ -66,19 +64,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_changed_is_kept_and_added_to() {
+    fn saved_changes_add_up() {
         let folder = tempfile::tempdir().unwrap();
         let one = |key: &str, text: &str| Changes::from([(key.to_owned(), text.to_owned())]);
-        assert_eq!(kept(folder.path()).unwrap(), Changes::new());
-        keep(folder.path(), &one("capacity", "1000")).unwrap();
-        keep(folder.path(), &one("min_size", "100")).unwrap();
-        keep(folder.path(), &one("capacity", "2000")).unwrap();
-        let all = kept(folder.path()).unwrap();
+        assert_eq!(load(folder.path()).unwrap(), Changes::new());
+        save(folder.path(), &one("capacity", "1000")).unwrap();
+        save(folder.path(), &one("min_size", "100")).unwrap();
+        save(folder.path(), &one("capacity", "2000")).unwrap();
+        let all = load(folder.path()).unwrap();
         assert_eq!((all["capacity"].as_str(), all["min_size"].as_str(), all.len()), ("2000", "100", 2));
     }
 
     #[test]
-    fn changes_are_laid_over_settings() {
+    fn changes_override_settings() {
         let mut settings = settings::Layers::default().resolve(Some("pong")).unwrap().settings;
         let one = |key: &str, text: &str| Changes::from([(key.to_owned(), text.to_owned())]);
         apply(&mut settings, &one("without_shards", "1,2")).unwrap();

@@ -1,6 +1,6 @@
-//! What training looks like over a stretch: means over updates, the newest scores, counts per second.
+//! Moving statistics of training: means over updates, the mean of recent scores, rates per second.
 //!
-//! Everyone who trains keeps these, in lockstep or as a learner, and knows no tensors for it. Time is an argument.
+//! Lockstep and the learner use them. They need no tensors, and time is an argument.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,16 +12,16 @@ use crate::record::Training;
 /// Updates between two entries of the training record.
 pub const RECORD_EVERY_UPDATES: u64 = 200;
 
-/// Training games whose mean score is shown.
+/// Number of recent training games in the mean score.
 const RECENT_GAMES: usize = 20;
 
-/// The stretch over which a speed is measured: long enough to be steady, short enough to show a stop.
+/// Window over which a rate is measured: long enough to be steady, short enough to show a stop.
 const SPEED_WINDOW: Duration = Duration::from_secs(5);
 
-/// Least time between two points of a speed, which bounds how many are kept.
+/// Minimum time between two points of a rate, which bounds their number.
 const SPEED_STEP: Duration = Duration::from_millis(100);
 
-/// What one update was like.
+/// Statistics of one update.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
     /// The weighted mean loss.
@@ -32,7 +32,7 @@ pub struct Figures {
     pub q: f64,
     /// Mean entropy of the policy in nats.
     pub entropy: f64,
-    /// Length of the gradient before clamping.
+    /// Norm of the gradient before clamping.
     pub gradient_norm: f64,
     /// Mean importance weight.
     pub importance_weight: f64,
@@ -49,12 +49,12 @@ pub struct Averages {
 }
 
 impl Averages {
-    /// Nothing yet, in a run that stands at `frames`.
+    /// Empty, for a run that is at `frames`.
     pub fn new(frames: u64, now: Instant) -> Self {
         Self { sums: Figures::default(), count: 0, since: now, since_frames: frames, loss: None }
     }
 
-    /// Counts one update.
+    /// Adds one update.
     pub fn add(&mut self, update: &Figures) {
         let Figures { loss, td_error, q, entropy, gradient_norm, importance_weight } = update;
         self.sums.loss += loss;
@@ -66,7 +66,7 @@ impl Averages {
         self.count += 1;
     }
 
-    /// The entry for the record once [`RECORD_EVERY_UPDATES`] updates have come, and a new stretch begins.
+    /// The entry for the record after [`RECORD_EVERY_UPDATES`] updates; then the means start anew.
     pub fn take(
         &mut self,
         frames: u64,
@@ -90,7 +90,7 @@ impl Averages {
             importance_weight: self.sums.importance_weight / count,
             replay_items: replay.items,
             replay_bytes: replay.bytes,
-            // Frames may go back when a shard comes back empty.
+            // The count of frames drops when a shard returns empty.
             frames_per_second: frames.saturating_sub(self.since_frames) as f64 / seconds,
             updates_per_second: count / seconds,
         };
@@ -98,18 +98,18 @@ impl Averages {
         Some(training)
     }
 
-    /// Mean loss of the last whole stretch, for [`crate::event::Progress`].
+    /// Mean loss of the last complete entry, for [`crate::event::ProgressUpdate`].
     pub fn loss(&self) -> Option<f64> {
         self.loss
     }
 }
 
-/// The mean score of the newest training games.
+/// The mean score of recent training games.
 #[derive(Clone, Debug, Default)]
 pub struct RecentScores(VecDeque<f64>);
 
 impl RecentScores {
-    /// Counts a game.
+    /// Adds the score of a game.
     pub fn add(&mut self, score: f64) {
         if self.0.len() == RECENT_GAMES {
             self.0.pop_front();
@@ -117,23 +117,23 @@ impl RecentScores {
         self.0.push_back(score);
     }
 
-    /// The mean, once there is a game.
+    /// The mean; `None` before the first game.
     pub fn mean(&self) -> Option<f64> {
         (!self.0.is_empty()).then(|| self.0.iter().sum::<f64>() / self.0.len() as f64)
     }
 }
 
-/// How fast a count grows, over the last seconds.
+/// The rate at which a count grows, over the last seconds.
 #[derive(Clone, Debug)]
 pub struct Speed(VecDeque<(Instant, u64)>);
 
 impl Speed {
-    /// A count that stands at `count`.
+    /// A rate of a count that is now `count`.
     pub fn new(count: u64, now: Instant) -> Self {
         Self(VecDeque::from([(now, count)]))
     }
 
-    /// Counts per second, given what the count is now.
+    /// The rate per second, given the current count.
     pub fn at(&mut self, count: u64, now: Instant) -> f64 {
         while self.0.len() > 1 && now.saturating_duration_since(self.0[1].0) >= SPEED_WINDOW {
             self.0.pop_front();
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stretch_is_averaged_and_the_next_starts_anew() {
+    fn an_entry_is_averaged_and_the_next_starts_anew() {
         let start = Instant::now();
         let mut averages = Averages::new(1_000, start);
         let replay = ReplayStatus { items: 7, bytes: 70, ..ReplayStatus::default() };
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_speed_forgets_what_is_long_ago() {
+    fn a_rate_ignores_counts_outside_its_window() {
         let start = Instant::now();
         let after = |seconds: f64| start + Duration::from_secs_f64(seconds);
         let mut speed = Speed::new(100, start);
@@ -186,8 +186,8 @@ mod tests {
         for second in 3..20 {
             speed.at(300, after(f64::from(second)));
         }
-        assert_eq!(speed.at(300, after(20.0)), 0.0, "nothing new for long");
-        assert_eq!(speed.at(50, after(21.0)), 0.0, "a count that went back is no speed");
+        assert_eq!(speed.at(300, after(20.0)), 0.0, "no change within the window");
+        assert_eq!(speed.at(50, after(21.0)), 0.0, "a count that dropped has rate 0");
         assert!(speed.0.len() < 60);
     }
 }

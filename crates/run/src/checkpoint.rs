@@ -1,7 +1,7 @@
-//! Checkpoints: directories of files that are there whole or not at all, each file with its sha256.
+//! Checkpoints: directories that are complete or absent, with the sha256 of each file.
 //!
-//! A checkpoint is written under a hidden name, synced, and renamed; whoever reads it checks every byte it
-//! takes. What is in the files is the trainer's business.
+//! A checkpoint is written under a hidden name, synced, and renamed. A reader verifies the checksum of each file that it
+//! reads. The trainer decides what the files contain.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,34 +17,19 @@ const MANIFEST: &str = "manifest.json";
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// A file is missing, short or changed.
-    #[error("checkpoint {path} is damaged ({what}): delete it to go on from an older one")]
-    Damaged {
-        /// The checkpoint.
-        path: String,
-        /// What was found.
-        what: String,
-    },
-    /// There is none.
-    #[error("no checkpoint in {0}: let the run train until its first one (see checkpoint_every_frames)")]
+    #[error("checkpoint {path} is damaged ({what}): delete it to resume from an older one")]
+    Damaged { path: String, what: String },
+    #[error("checkpoint {0} was written by another version of quiver: resume the run with that version")]
+    Version(String),
+    /// There is no checkpoint.
+    #[error("no checkpoint in {0}: train until the first one is written (see checkpoint_every_frames)")]
     None(String),
-    /// There is none of that name.
-    #[error("no checkpoint '{name}' in {path}: there are {known}")]
-    Unknown {
-        /// The one asked for.
-        name: String,
-        /// The directory searched.
-        path: String,
-        /// Names that exist.
-        known: String,
-    },
-    /// The file system said no.
-    #[error("can't write checkpoint {path}: {error}; free some space, then go on with --resume")]
-    Io {
-        /// The checkpoint.
-        path: String,
-        /// What the file system said.
-        error: io::Error,
-    },
+    /// There is no checkpoint of that name.
+    #[error("no checkpoint '{name}' in {path}: choose from {known}")]
+    Unknown { name: String, path: String, known: String },
+    /// The file system reported an error.
+    #[error("can't write checkpoint {path}: {error}; free space, then resume with --resume")]
+    Io { path: String, error: io::Error },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,12 +40,12 @@ struct Entry {
 
 /// A checkpoint being written.
 #[derive(Debug)]
-pub struct Writer {
+pub struct CheckpointWriter {
     folder: PathBuf,
     manifest: BTreeMap<String, Entry>,
 }
 
-impl Writer {
+impl CheckpointWriter {
     /// Adds a file whose content `fill` writes.
     pub fn file(
         &mut self,
@@ -77,7 +62,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Adds a file of another checkpoint, sharing its bytes on disk where the file system can.
+    /// Adds a file of another checkpoint, as a hard link where the file system supports it.
     pub fn link(&mut self, from: &Checkpoint, name: &str) -> io::Result<()> {
         let entry = from
             .manifest
@@ -90,18 +75,18 @@ impl Writer {
     }
 }
 
-/// Writes checkpoint `name` below `folder`, replacing one of that name. On failure nothing is left behind.
+/// Writes checkpoint `name` below `folder`, replacing an existing one. An error leaves the existing one unchanged.
 pub fn write(
     folder: &Path,
     name: &str,
-    fill: impl FnOnce(&mut Writer) -> io::Result<()>,
+    fill: impl FnOnce(&mut CheckpointWriter) -> io::Result<()>,
 ) -> Result<PathBuf, CheckpointError> {
     let partial = folder.join(format!(".partial-{name}"));
     let path = folder.join(name);
     let written = (|| {
         remove_if_there(&partial)?;
         fs::create_dir_all(&partial)?;
-        let mut writer = Writer { folder: partial.clone(), manifest: BTreeMap::new() };
+        let mut writer = CheckpointWriter { folder: partial.clone(), manifest: BTreeMap::new() };
         fill(&mut writer)?;
         let manifest = serde_json::to_vec_pretty(&writer.manifest)?;
         let mut file = File::create(partial.join(MANIFEST))?;
@@ -128,7 +113,7 @@ fn put_in_place(folder: &Path, partial: &Path, name: &str) -> io::Result<()> {
     remove_if_there(&old)
 }
 
-/// Deletes checkpoint `name` if there is one.
+/// Deletes checkpoint `name` if it exists.
 pub fn remove(folder: &Path, name: &str) -> io::Result<()> {
     remove_if_there(&folder.join(name))
 }
@@ -140,8 +125,8 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Clears what a killed process left half-done: partial checkpoints go, a replaced one whose successor never
-/// arrived comes back.
+/// Cleans up after a killed process: deletes partial checkpoints, and restores a replaced checkpoint whose successor was not
+/// put in place.
 pub fn tidy(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -156,7 +141,7 @@ pub fn tidy(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Deletes all numbered checkpoints but the newest `kept`.
+/// Deletes all numbered checkpoints except the newest `kept`.
 pub fn prune(folder: &Path, kept: usize) -> io::Result<()> {
     let numbers = numbers(folder);
     for number in &numbers[..numbers.len().saturating_sub(kept)] {
@@ -183,7 +168,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A checkpoint whose manifest was read and whose files have the right lengths.
+/// A checkpoint whose manifest is valid and whose files have the right lengths.
 #[derive(Debug)]
 pub struct Checkpoint {
     path: PathBuf,
@@ -208,7 +193,7 @@ impl Checkpoint {
         Ok(Self { path: path.to_owned(), manifest })
     }
 
-    /// Opens a checkpoint by name or, with none, the final, else the best, else the newest.
+    /// Opens a checkpoint by name; without a name the final one, else the best, else the newest.
     pub fn find(folder: &Path, name: Option<&str>) -> Result<Self, CheckpointError> {
         let names = names(folder);
         let newest = numbers(folder).last().map(u64::to_string);
@@ -237,12 +222,11 @@ impl Checkpoint {
         )
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A file's content, checked.
+    /// A file's content, verified.
     pub fn read(&self, name: &str) -> Result<Vec<u8>, CheckpointError> {
         let mut bytes = Vec::new();
         self.reader(name)?
@@ -251,7 +235,7 @@ impl Checkpoint {
         Ok(bytes)
     }
 
-    /// A file's content as a stream, after one pass that checked all of it.
+    /// A file's content as a stream, after a first pass that verified all of it.
     pub fn reader(&self, name: &str) -> Result<impl Read + use<>, CheckpointError> {
         let fail = |what: String| damaged(&self.path, format!("{name}: {what}"));
         let entry = self.manifest.get(name).ok_or_else(|| fail("not in the manifest".into()))?;
@@ -260,13 +244,18 @@ impl Checkpoint {
         io::copy(&mut BufReader::with_capacity(1 << 20, open()?), &mut hashing)
             .map_err(|error| fail(error.to_string()))?;
         if hex(&hashing.hash.finalize()) != entry.sha256 {
-            return Err(fail("its sha256 is not the one written".into()));
+            return Err(fail("its sha256 does not match the manifest".into()));
         }
         Ok(BufReader::with_capacity(1 << 20, open()?))
     }
 
-    /// An error for content that was whole and still makes no sense.
-    pub fn nonsense(&self, what: impl std::fmt::Display) -> CheckpointError {
+    /// The error for a checkpoint in a format that this version does not read.
+    pub fn other_version(&self) -> CheckpointError {
+        CheckpointError::Version(self.path.display().to_string())
+    }
+
+    /// The error for content that is intact but invalid.
+    pub fn invalid(&self, what: impl std::fmt::Display) -> CheckpointError {
         damaged(&self.path, what.to_string())
     }
 }
@@ -310,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_and_the_newest_are_kept() {
+    fn checkpoints_read_back_and_the_newest_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         for number in [5, 10, 100] {
             save(folder.path(), &number.to_string(), format!("content {number}").as_bytes());
@@ -329,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn any_damage_is_found() {
+    fn any_damage_is_detected() {
         let folder = tempfile::tempdir().unwrap();
         let path = save(folder.path(), "1", b"some content");
         fs::write(path.join("a"), b"some c0ntent").unwrap();
@@ -341,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_leaves_the_former_one() {
+    fn a_failed_write_keeps_the_previous_checkpoint() {
         let folder = tempfile::tempdir().unwrap();
         save(folder.path(), "best", b"old");
         let failed = write(folder.path(), "best", |_| Err(io::Error::other("disk full")));
@@ -351,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn tidying_finishes_what_a_kill_interrupted() {
+    fn cleaning_up_finishes_what_a_kill_interrupted() {
         let folder = tempfile::tempdir().unwrap();
         save(folder.path(), "best", b"old");
         fs::rename(folder.path().join("best"), folder.path().join(".old-best")).unwrap();

@@ -1,15 +1,15 @@
-//! A run's record as the points of a learning curve, the same for the live page and for `quiver plot`.
+//! The points of a learning curve, for the live page and for `quiver plot`.
 
 use crate::record::{AGENT, Episode, Evaluation};
 
 pub use envs::display_name;
 
-/// Scores of training games are averaged into at most this many points.
+/// Maximum number of points of training scores.
 pub const TRAINING_POINTS_MAX: usize = 120;
 
-/// An evaluation in the picture.
+/// An evaluation as a point of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Point {
+pub struct CurvePoint {
     /// Frames trained.
     pub frames: f64,
     /// Mean score.
@@ -20,13 +20,13 @@ pub struct Point {
 
 /// The agent's evaluations in the order of frames. One point per count of frames: the evaluation after training is larger
 /// than the one of the same moment before it.
-pub fn points<'a>(evaluations: impl IntoIterator<Item = &'a Evaluation>) -> Vec<Point> {
+pub fn points<'a>(evaluations: impl IntoIterator<Item = &'a Evaluation>) -> Vec<CurvePoint> {
     let mut played: Vec<&Evaluation> =
         evaluations.into_iter().filter(|evaluation| evaluation.player == AGENT).collect();
     played.sort_by_key(|evaluation| evaluation.frames);
-    let mut points: Vec<Point> = Vec::new();
+    let mut points: Vec<CurvePoint> = Vec::new();
     for Evaluation { frames, mean, standard_error, .. } in played {
-        let point = Point { frames: *frames as f64, mean: *mean, error: *standard_error };
+        let point = CurvePoint { frames: *frames as f64, mean: *mean, error: *standard_error };
         match points.last_mut() {
             Some(last) if last.frames == point.frames => *last = point,
             _ => points.push(point),
@@ -51,13 +51,11 @@ mod tests {
     use settings::choices::EvaluationPolicy::Stochastic;
 
     fn evaluation(player: &str, frames: u64, scores: &[f64]) -> Evaluation {
-        let (mean, standard_error) = Evaluation::mean_and_error(scores);
-        let (player, scores) = (player.into(), scores.into());
-        Evaluation { frames, updates: 0, player, policy: Stochastic, mean, standard_error, scores }
+        Evaluation { frames, ..Evaluation::new(player, Stochastic, scores.into()) }
     }
 
     #[test]
-    fn the_agents_last_evaluation_of_a_moment_counts() {
+    fn the_agents_last_evaluation_at_a_frame_count_is_used() {
         let points = points(&[
             evaluation(AGENT, 8, &[2.0]),
             evaluation(AGENT, 4, &[1.0]),

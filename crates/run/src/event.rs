@@ -1,6 +1,6 @@
-//! What a learner tells the launcher that started it, one JSON object per line.
+//! Events that a learner sends to the launcher that started it, one JSON object per line of its stdout.
 //!
-//! The launcher has the terminal; the learner has the figures.
+//! The launcher owns the terminal; the learner has the figures.
 
 use std::path::PathBuf;
 
@@ -9,61 +9,61 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::Evaluation;
 
-/// Something that a person who watches wants to know.
+/// An event to display.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
-    /// The run's directory is there and locked, and the learner listens.
+    /// The run directory exists and is locked, and the learner listens.
     Ready {
         /// The directory.
         run_dir: PathBuf,
         /// Frames so far: 0 for a new run.
         frames: u64,
     },
-    /// How it goes, about five times a second.
-    Progress(Progress),
-    /// An evaluation came in.
+    /// Progress, about five times a second.
+    Progress(ProgressUpdate),
+    /// The result of an evaluation.
     Evaluation(Evaluation),
-    /// A line worth reading: gone on from a checkpoint, waiting for a shard, ….
+    /// A message for the user, such as: resuming from a checkpoint.
     Note {
         /// One line.
         text: String,
     },
-    /// Stopped on request, with a checkpoint to go on from.
+    /// Stopped on request, with a checkpoint to resume from.
     Stopped {
         /// Frames so far.
         frames: u64,
     },
     /// The frame budget is reached and everything is written.
-    Finished(Outcome),
+    Finished(RunOutcome),
 }
 
-/// How far training is and how fast.
+/// How far training has come, and how fast it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Progress {
+pub struct ProgressUpdate {
     /// Frames so far.
     pub frames: u64,
     /// Updates so far.
     pub updates: u64,
-    /// Over the last seconds.
+    /// Rate over the last seconds.
     pub frames_per_second: f64,
-    /// Over the last seconds.
+    /// Rate over the last seconds.
     pub updates_per_second: f64,
-    /// Mean loss of the last stretch, once there is one.
+    /// Mean loss of the last entry of the training record, if there is one.
     pub loss: Option<f64>,
-    /// Mean score of the newest training games.
+    /// Mean score of recent training games.
     pub training_score: Option<f64>,
     /// Mean score of the newest evaluation.
     pub evaluation_score: Option<f64>,
-    /// Actors that are joined now.
+    /// Actors that have joined.
     pub actors: u32,
     /// What the replay holds, and what the learner is blocked on.
     pub replay: ReplayStatus,
 }
 
-/// How a run ended.
+/// The results of a finished run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// Frames trained.
     pub frames: u64,
     /// Updates made.

@@ -1,17 +1,17 @@
-//! A run's directory and what is recorded there, and how people are told of its progress.
+//! A run's directory, its record and checkpoints, and the display of its progress.
 //!
-//! Everything that reads or writes `runs/<name>/` goes through here, with or without libtorch, so that the trainer and
-//! `quiver plot` agree. Read [`directory`] for the files, [`checkpoint`] for how a checkpoint is written whole or not at
-//! all, [`record`] for the files that only grow, [`event`] and [`progress`] for what people see.
+//! All code that reads or writes `runs/<name>/` uses this crate, with or without libtorch, so that the trainer and
+//! `quiver plot` agree. [`directory`] locks the directory, [`checkpoint`] writes checkpoints atomically, [`record`] appends
+//! to the files that only grow, [`event`] and [`progress`] display progress.
 #![forbid(unsafe_code)]
 
 pub mod adjusted;
 pub mod averages;
 pub mod checkpoint;
+pub mod command;
 pub mod curve;
 pub mod directory;
 pub mod event;
-pub mod order;
 pub mod output;
 pub mod progress;
 pub mod record;

@@ -1,13 +1,13 @@
-//! Lines for people. A stream that is closed or full is no reason to stop training.
+//! Lines of output. Errors are ignored: a closed or full stream must not stop training.
 
 use std::io::{self, Write};
 
-/// A line of the result.
-pub fn say(line: &str) {
+/// Prints a line of the result to stdout.
+pub fn print_line(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-/// A line about how it goes, or an error.
-pub fn note(line: &str) {
+/// Prints a line about progress, or an error, to stderr.
+pub fn print_note(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }

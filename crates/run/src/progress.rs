@@ -1,6 +1,6 @@
-//! How training is going: a bar on a terminal, a plain line now and then elsewhere.
+//! The display of training progress: a bar on a terminal, otherwise a line every few seconds.
 //!
-//! Lockstep and cluster look alike here: the trainer fills an [`event::Progress`], and this shows it.
+//! It is the same for lockstep and for a cluster: the trainer fills an [`event::ProgressUpdate`], and this displays it.
 
 use std::cell::Cell;
 use std::io::IsTerminal;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::event;
-use crate::output::note;
+use crate::output::print_note;
 use crate::record::{AGENT, Evaluation};
 use settings::resolve::Resolved;
 use settings::units::{duration, grouped};
@@ -22,19 +22,19 @@ const BAR_EVERY: Duration = Duration::from_millis(200);
 
 /// The display of one run.
 #[derive(Debug)]
-pub struct Progress {
+pub struct ProgressDisplay {
     bar: ProgressBar,
     terminal: bool,
     budget: u64,
-    /// How many actors there should be; none in lockstep.
+    /// Number of actors of the run; `None` in lockstep.
     actors: Option<u32>,
     shown: Instant,
     noted: Cell<Instant>,
     started: (Instant, u64),
 }
 
-impl Progress {
-    /// A display for a run that has not begun yet.
+impl ProgressDisplay {
+    /// The display of a run that has not started yet.
     pub fn new(resolved: &Resolved) -> Self {
         let settings = &resolved.settings;
         let terminal = std::io::stderr().is_terminal();
@@ -56,12 +56,12 @@ impl Progress {
         }
     }
 
-    /// Says what is trained and where, in a run that stands at `frames`.
+    /// Prints what is trained and where; the run is at `frames`.
     pub fn begin(&mut self, resolved: &Resolved, path: &Path, frames: u64) {
         let settings = &resolved.settings;
         self.started = (Instant::now(), frames);
         self.bar.set_position(frames);
-        self.say(&format!(
+        self.print_line(&format!(
             "training {} with {} and {} replay for {} frames in {}",
             resolved.game,
             settings.algorithm,
@@ -72,16 +72,16 @@ impl Progress {
     }
 
     /// Prints a line above the bar.
-    pub fn say(&self, line: &str) {
-        if self.terminal && !self.bar.is_finished() { self.bar.println(line) } else { note(line) }
+    pub fn print_line(&self, line: &str) {
+        if self.terminal && !self.bar.is_finished() { self.bar.println(line) } else { print_note(line) }
     }
 
-    /// Says what is being waited for.
-    pub fn note(&self, what: &str) {
+    /// Shows what the run is waiting for: on the bar, or as a line every few seconds.
+    pub fn set_status(&self, what: &str) {
         self.bar.set_message(what.to_owned());
         if !self.terminal && self.noted.get().elapsed() >= LINE_EVERY {
             self.noted.set(Instant::now());
-            note(what);
+            print_note(what);
         }
     }
 
@@ -91,7 +91,7 @@ impl Progress {
             AGENT => "evaluation",
             other => other,
         };
-        self.say(&format!(
+        self.print_line(&format!(
             "frame {:>11}  {what} {:>9.2} ± {:.2} over {} games ({})",
             grouped(evaluation.frames),
             evaluation.mean,
@@ -101,13 +101,13 @@ impl Progress {
         ));
     }
 
-    /// Whether it is time to [`Progress::show`] again, for who would rather not gather figures in vain.
+    /// Whether [`ProgressDisplay::show`] would display anything now; callers use it to skip collecting figures.
     pub fn is_due(&self) -> bool {
         self.shown.elapsed() >= if self.terminal { BAR_EVERY } else { LINE_EVERY }
     }
 
-    /// Shows where the run stands, not too often.
-    pub fn show(&mut self, progress: &event::Progress) {
+    /// Displays progress, if [`Self::is_due`].
+    pub fn show(&mut self, progress: &event::ProgressUpdate) {
         if !self.is_due() {
             return;
         }
@@ -118,17 +118,17 @@ impl Progress {
             self.bar.set_message(message);
         } else {
             let percent = 100 * progress.frames / self.budget.max(1);
-            note(&format!("frame {:>11} ({percent:>3}%)  {message}", grouped(progress.frames)));
+            print_note(&format!("frame {:>11} ({percent:>3}%)  {message}", grouped(progress.frames)));
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }
 
-    /// What matters most comes first: a narrow terminal cuts the rest off.
-    fn message(&self, progress: &event::Progress, running: Duration) -> String {
+    /// The line of figures. The most important come first, because a narrow terminal cuts the rest.
+    fn message(&self, progress: &event::ProgressUpdate, running: Duration) -> String {
         let mut parts = Vec::new();
         parts.extend(progress.replay.blocked_on.as_ref().map(|what| format!("waiting for {what}")));
         parts.extend(self.left(progress, running).map(|left| format!("{left} left")));
@@ -138,26 +138,26 @@ impl Progress {
         if progress.updates > 0 {
             parts.push(format!("{:.0} updates/s", progress.updates_per_second));
         }
-        parts.extend(self.actors.map(|wanted| count_of(progress.actors, wanted)));
+        parts.extend(self.actors.map(|wanted| actor_count(progress.actors, wanted)));
         let megabytes = progress.replay.bytes as f64 / 1e6;
         parts.push(format!("replay {} ({megabytes:.0} MB)", grouped(progress.replay.items)));
         parts.extend(progress.loss.map(|loss| format!("loss {loss:.4}")));
         parts.join(" · ")
     }
 
-    /// Time left at the pace since the beginning, which a pause for an evaluation hardly moves.
-    fn left(&self, progress: &event::Progress, running: Duration) -> Option<String> {
+    /// Time left, from the mean rate since the start, which short pauses hardly change.
+    fn left(&self, progress: &event::ProgressUpdate, running: Duration) -> Option<String> {
         let done = progress.frames.saturating_sub(self.started.1);
         let left = self.budget.saturating_sub(progress.frames) as f64;
         (done > 0 && left > 0.0).then(|| duration(running.as_secs_f64() * left / done as f64))
     }
 }
 
-fn count_of(there: u32, wanted: u32) -> String {
-    match (there == wanted, wanted) {
+fn actor_count(joined: u32, wanted: u32) -> String {
+    match (joined == wanted, wanted) {
         (true, 1) => "1 actor".into(),
         (true, _) => format!("{wanted} actors"),
-        (false, _) => format!("{there} of {wanted} actors"),
+        (false, _) => format!("{joined} of {wanted} actors"),
     }
 }
 
@@ -167,8 +167,8 @@ mod tests {
     use replay::ReplayStatus;
     use settings::resolve::Layers;
 
-    fn shown() -> event::Progress {
-        event::Progress {
+    fn shown() -> event::ProgressUpdate {
+        event::ProgressUpdate {
             frames: 5_000,
             updates: 40,
             frames_per_second: 812.4,
@@ -181,13 +181,13 @@ mod tests {
         }
     }
 
-    fn progress(lockstep: &str) -> Progress {
+    fn progress(lockstep: &str) -> ProgressDisplay {
         let flags = vec![("lockstep".into(), lockstep.into())];
-        Progress::new(&Layers { flags, ..Layers::default() }.resolve(Some("cartpole")).unwrap())
+        ProgressDisplay::new(&Layers { flags, ..Layers::default() }.resolve(Some("cartpole")).unwrap())
     }
 
     #[test]
-    fn a_cluster_is_shown_whole() {
+    fn a_cluster_shows_all_figures() {
         let message = progress("false").message(&shown(), Duration::from_secs(10));
         assert_eq!(
             message,
@@ -197,9 +197,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_waited_for_comes_first() {
+    fn what_the_learner_is_blocked_on_comes_first() {
         let replay = ReplayStatus { blocked_on: Some("shard-1".into()), ..ReplayStatus::default() };
-        let blocked = event::Progress { replay, actors: 2, ..event::Progress::default() };
+        let blocked = event::ProgressUpdate { replay, actors: 2, ..event::ProgressUpdate::default() };
         let message = progress("false").message(&blocked, Duration::from_secs(10));
         assert_eq!(message, "waiting for shard-1 · 0 frames/s · 2 actors · replay 0 (0 MB)");
     }

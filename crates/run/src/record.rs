@@ -1,7 +1,7 @@
-//! A run's record: episodes, evaluations and training figures as JSON lines, and the same for TensorBoard.
+//! A run's record: episodes, evaluations and training figures as JSON lines and as TensorBoard events.
 //!
-//! The files only grow. A checkpoint remembers how long each was, so that a run that goes on after a kill first
-//! cuts off what happened after the checkpoint: nothing is recorded twice.
+//! The files only grow. A checkpoint stores their lengths. A lockstep run that resumes from it first truncates the files to
+//! these lengths, so that nothing is recorded twice.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -11,20 +11,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::directory::{DirectoryError, io_error};
+use crate::directory::{RunDirError, io_error};
 use crate::tensorboard;
 use settings::choices::EvaluationPolicy;
 
-/// A finished game of training.
+/// A finished training game.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Episode {
     /// Frames of the whole run when it ended.
     pub frames: u64,
     /// Unclipped score.
     pub score: f64,
-    /// Decisions made.
+    /// Agent steps.
     pub steps: u64,
-    /// Cut short by the time limit.
+    /// Whether the time limit cut it off.
     pub truncated: bool,
 }
 
@@ -35,9 +35,9 @@ pub struct Evaluation {
     pub frames: u64,
     /// Updates made.
     pub updates: u64,
-    /// Who played: `agent`, `random`, `untrained` or `constant <ACTION>`.
+    /// The player: `agent`, `random`, `untrained` or `constant <ACTION>`.
     pub player: String,
-    /// How it picked actions.
+    /// How it chose actions.
     pub policy: EvaluationPolicy,
     /// Mean score.
     pub mean: f64,
@@ -48,6 +48,12 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
+    /// An evaluation of a player that was not trained: mean and standard error of the scores, after 0 frames and 0 updates.
+    pub fn new(player: impl Into<String>, policy: EvaluationPolicy, scores: Vec<f64>) -> Self {
+        let (mean, standard_error) = Self::mean_and_error(&scores);
+        Self { frames: 0, updates: 0, player: player.into(), policy, mean, standard_error, scores }
+    }
+
     /// Mean and standard error of the mean (0 for a single score).
     pub fn mean_and_error(scores: &[f64]) -> (f64, f64) {
         let count = scores.len() as f64;
@@ -58,7 +64,7 @@ impl Evaluation {
     }
 }
 
-/// What training looked like over the last stretch of updates.
+/// Means over the updates since the previous entry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Training {
     /// Frames so far.
@@ -73,7 +79,7 @@ pub struct Training {
     pub q: f64,
     /// Mean entropy of the policy in the sampled states, in nats.
     pub entropy: f64,
-    /// Mean length of the gradient before clamping.
+    /// Mean norm of the gradient before clamping.
     pub gradient_norm: f64,
     /// Mean importance weight.
     pub importance_weight: f64,
@@ -87,12 +93,12 @@ pub struct Training {
     pub updates_per_second: f64,
 }
 
-/// How long each file was at a checkpoint.
+/// The lengths of the files at a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cut([u64; FILES.len()]);
 
 impl Cut {
-    /// Cuts nothing off.
+    /// Lengths that truncate nothing.
     pub fn whole() -> Self {
         Self([u64::MAX; FILES.len()])
     }
@@ -115,9 +121,9 @@ pub struct Record {
 }
 
 impl Record {
-    /// Opens the record in `run`, cut back to what a checkpoint saw (all zero for a new run).
-    pub fn open(run: &Path, cut: &Cut) -> Result<Self, DirectoryError> {
-        let open = |index: usize| -> Result<File, DirectoryError> {
+    /// Opens the record in `run` and truncates it to the lengths of a checkpoint (all zero for a new run).
+    pub fn open(run: &Path, cut: &Cut) -> Result<Self, RunDirError> {
+        let open = |index: usize| -> Result<File, RunDirError> {
             let path = run.join(FILES[index]);
             let open = || -> io::Result<File> {
                 let mut file = File::options().create(true).truncate(false).write(true).open(&path)?;
@@ -135,23 +141,23 @@ impl Record {
         Ok(record)
     }
 
-    /// Opens the record in `run` to go on at its end. What a kill tore is cut off: half a line, half an event.
-    pub fn go_on(run: &Path) -> Result<Self, DirectoryError> {
+    /// Opens the record in `run` to append to it. An incomplete last line or event, left by a kill, is truncated.
+    pub fn resume(run: &Path) -> Result<Self, RunDirError> {
         let mut cut = Cut::default();
         for (index, length) in cut.0.iter_mut().enumerate() {
             let path = run.join(FILES[index]);
-            let whole = match File::open(&path) {
-                Ok(mut file) if index == EVENTS => tensorboard::whole(&mut file),
-                Ok(mut file) => whole_lines(&mut file),
+            let complete = match File::open(&path) {
+                Ok(mut file) if index == EVENTS => tensorboard::complete_length(&mut file),
+                Ok(mut file) => complete_lines(&mut file),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
                 Err(error) => Err(error),
             };
-            *length = whole.map_err(|error| io_error(&path, error))?;
+            *length = complete.map_err(|error| io_error(&path, error))?;
         }
         Self::open(run, &cut)
     }
 
-    /// How long the files are now, once all of that is on the disk.
+    /// Syncs the files to disk and returns their lengths.
     pub fn cut(&mut self) -> io::Result<Cut> {
         let mut cut = Cut::default();
         for (length, file) in cut.0.iter_mut().zip(&mut self.files) {
@@ -161,7 +167,7 @@ impl Record {
         Ok(cut)
     }
 
-    /// Keeps an episode.
+    /// Appends an episode.
     pub fn episode(&mut self, episode: &Episode) -> io::Result<()> {
         self.line(EPISODES, episode)?;
         self.scalars(
@@ -170,7 +176,7 @@ impl Record {
         )
     }
 
-    /// Keeps an evaluation.
+    /// Appends an evaluation.
     pub fn evaluation(&mut self, evaluation: &Evaluation) -> io::Result<()> {
         self.line(EVALUATIONS, evaluation)?;
         if evaluation.player == AGENT {
@@ -179,7 +185,7 @@ impl Record {
         Ok(())
     }
 
-    /// Keeps training figures.
+    /// Appends training figures.
     pub fn training(&mut self, training: &Training) -> io::Result<()> {
         self.line(TRAINING, training)?;
         let values = [
@@ -212,13 +218,13 @@ impl Record {
     }
 }
 
-/// A start of a learner: where its run stood then. What happened after its checkpoint and before this start was learned in
-/// vain, and its frames count all the same.
+/// A start of the learner and the checkpoint it resumed from. Updates between that checkpoint and this start are lost; their
+/// frames still count towards the budget.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Start {
-    /// Which start.
+pub struct LearnerStart {
+    /// Incarnation of the learner.
     pub incarnation: u32,
-    /// Frames of the checkpoint that it went on from; 0 without one.
+    /// Frames of the checkpoint that it resumed from; 0 without one.
     pub frames: u64,
     /// Updates of that checkpoint.
     pub updates: u64,
@@ -226,9 +232,9 @@ pub struct Start {
     pub time: f64,
 }
 
-impl Start {
+impl LearnerStart {
     /// Appends a line about a start that happens now.
-    pub fn keep(run: &Path, incarnation: u32, frames: u64, updates: u64) -> Result<(), DirectoryError> {
+    pub fn append(run: &Path, incarnation: u32, frames: u64, updates: u64) -> Result<(), RunDirError> {
         let path = run.join("starts.jsonl");
         let start = Self { incarnation, frames, updates, time: now() };
         let append = || -> io::Result<()> {
@@ -240,8 +246,8 @@ impl Start {
     }
 }
 
-/// How long a file is up to its last whole line.
-fn whole_lines(file: &mut File) -> io::Result<u64> {
+/// The length of a file up to its last complete line.
+fn complete_lines(file: &mut File) -> io::Result<u64> {
     const BLOCK: u64 = 1 << 16;
     let mut end = file.metadata()?.len();
     while end > 0 {
@@ -260,22 +266,22 @@ fn whole_lines(file: &mut File) -> io::Result<u64> {
 /// The name under which the trained agent's evaluations are recorded.
 pub const AGENT: &str = "agent";
 
-/// Reads a run's evaluations; a last line cut by a kill is passed over.
-pub fn evaluations(run: &Path) -> Result<Vec<Evaluation>, DirectoryError> {
+/// Reads a run's evaluations. An incomplete last line, left by a kill, is skipped.
+pub fn evaluations(run: &Path) -> Result<Vec<Evaluation>, RunDirError> {
     read(&run.join(FILES[EVALUATIONS]))
 }
 
 /// Reads a run's training episodes.
-pub fn episodes(run: &Path) -> Result<Vec<Episode>, DirectoryError> {
+pub fn episodes(run: &Path) -> Result<Vec<Episode>, RunDirError> {
     read(&run.join(FILES[EPISODES]))
 }
 
 /// Reads a run's training figures.
-pub fn training(run: &Path) -> Result<Vec<Training>, DirectoryError> {
+pub fn training(run: &Path) -> Result<Vec<Training>, RunDirError> {
     read(&run.join(FILES[TRAINING]))
 }
 
-fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, DirectoryError> {
+fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, RunDirError> {
     let bytes = std::fs::read(path).map_err(|error| io_error(path, error))?;
     let mut values = Vec::new();
     for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
@@ -284,7 +290,7 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, DirectoryError> {
             Err(_) if !line.ends_with(b"\n") => break,
             Err(error) => {
                 let (path, what) = (path.display().to_string(), error.to_string());
-                return Err(DirectoryError::Damaged { path, line: index + 1, what });
+                return Err(RunDirError::Damaged { path, line: index + 1, what });
             }
         }
     }
@@ -304,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_cut_back_forgets_what_came_after() {
+    fn a_truncated_record_drops_what_came_after_the_checkpoint() {
         let folder = tempfile::tempdir().unwrap();
         let mut record = Record::open(folder.path(), &Cut::default()).unwrap();
         record.episode(&episode(1)).unwrap();
@@ -317,20 +323,20 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_last_line_is_passed_over() {
+    fn an_incomplete_last_line_is_skipped() {
         let folder = tempfile::tempdir().unwrap();
         let mut record = Record::open(folder.path(), &Cut::default()).unwrap();
         record.episode(&episode(1)).unwrap();
         record.append(EPISODES, b"{\"frames\":2,").unwrap();
         assert_eq!(episodes(folder.path()).unwrap(), [episode(1)]);
         record.append(EPISODES, b"\n").unwrap();
-        assert!(matches!(episodes(folder.path()), Err(DirectoryError::Damaged { line: 2, .. })));
+        assert!(matches!(episodes(folder.path()), Err(RunDirError::Damaged { line: 2, .. })));
     }
 
     #[test]
-    fn a_record_goes_on_after_what_a_kill_tore() {
+    fn a_record_resumes_after_the_last_complete_entry() {
         let folder = tempfile::tempdir().unwrap();
-        let mut record = Record::go_on(folder.path()).unwrap();
+        let mut record = Record::resume(folder.path()).unwrap();
         record.episode(&episode(1)).unwrap();
         let whole = record.cut().unwrap();
         record.episode(&episode(2)).unwrap();
@@ -340,10 +346,10 @@ mod tests {
             let length = std::fs::metadata(&path).unwrap().len();
             File::options().write(true).open(&path).unwrap().set_len(length.saturating_sub(3)).unwrap();
         }
-        let mut record = Record::go_on(folder.path()).unwrap();
+        let mut record = Record::resume(folder.path()).unwrap();
         let cut = record.cut().unwrap();
         assert_eq!(cut.0[EPISODES], whole.0[EPISODES]);
-        // Two events to an episode: one of the second is whole.
+        // An episode writes two scalars in one event: the event may be complete although the file is cut.
         assert!(cut.0[EVENTS] >= whole.0[EVENTS] && cut.0[EVENTS] < two.0[EVENTS]);
         record.episode(&episode(3)).unwrap();
         assert_eq!(episodes(folder.path()).unwrap(), [episode(1), episode(3)]);

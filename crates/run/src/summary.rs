@@ -1,25 +1,25 @@
-//! What a person wants to know when a run has ended or was stopped.
+//! The closing summary of a run that has finished or was stopped.
 
 use std::path::Path;
 
-use crate::event::Outcome;
-use crate::output::say;
+use crate::event::RunOutcome;
+use crate::output::print_line;
 use crate::record::{AGENT, Evaluation};
 use settings::resolve::Resolved;
 use settings::units::{duration, grouped};
 
-/// Prints the closing summary. `curve` says whether the curve was drawn, or why not.
-pub fn print(path: &Path, resolved: &Resolved, outcome: &Outcome, curve: Result<(), String>) {
-    lines(path, resolved, outcome, curve).iter().for_each(|line| say(line));
+/// Prints the closing summary. `curve` is the reason if the curve was not drawn.
+pub fn print(path: &Path, resolved: &Resolved, outcome: &RunOutcome, curve: Result<(), String>) {
+    lines(path, resolved, outcome, curve).iter().for_each(|line| print_line(line));
 }
 
-/// Says how a run that was stopped goes on.
+/// Prints how to resume a run that was stopped.
 pub fn print_stopped(path: &Path, frames: u64) {
-    say(&format!("stopped at frame {}; go on with", grouped(frames)));
-    say(&format!("  quiver train --resume {}", path.display()));
+    print_line(&format!("stopped at frame {}; resume with", grouped(frames)));
+    print_line(&format!("  quiver train --resume {}", path.display()));
 }
 
-fn lines(path: &Path, resolved: &Resolved, outcome: &Outcome, curve: Result<(), String>) -> Vec<String> {
+fn lines(path: &Path, resolved: &Resolved, outcome: &RunOutcome, curve: Result<(), String>) -> Vec<String> {
     let settings = &resolved.settings;
     let directory = path.display();
     let mut lines = vec![
@@ -74,12 +74,12 @@ mod tests {
 
     fn summary(evaluations: Vec<Evaluation>) -> String {
         let resolved = Layers::default().resolve(Some("cartpole")).unwrap();
-        let outcome = Outcome { frames: 20_000, updates: 19_000, seconds: 65.0, evaluations };
+        let outcome = RunOutcome { frames: 20_000, updates: 19_000, seconds: 65.0, evaluations };
         lines(Path::new("runs/x"), &resolved, &outcome, Ok(())).join("\n")
     }
 
     #[test]
-    fn the_agent_is_laid_beside_what_it_had_to_beat() {
+    fn the_agent_is_compared_with_the_baselines() {
         let text = summary(vec![evaluation("agent", 200.0, 3.0), evaluation("random", 20.0, 4.0)]);
         let expected = "
 cartpole · soft-dqn · ver · 20,000 frames, 19,000 updates in 1 min 5 s

@@ -42,7 +42,7 @@ struct Summary {
 struct Value {
     #[prost(string, tag = "1")]
     tag: String,
-    /// Optional, or a score of 0 would not be written at all.
+    /// Optional, because a plain field with value 0 is not encoded.
     #[prost(float, optional, tag = "2")]
     simple_value: Option<f32>,
 }
@@ -62,8 +62,8 @@ fn masked(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// How long a file is up to its last whole event.
-pub fn whole(file: &mut File) -> io::Result<u64> {
+/// The length of a file up to its last complete event.
+pub fn complete_length(file: &mut File) -> io::Result<u64> {
     let length = file.metadata()?.len();
     let mut at = 0;
     loop {

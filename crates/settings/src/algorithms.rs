@@ -1,19 +1,19 @@
-//! The list of algorithms as the settings know them: what must be decided before libtorch is loaded.
+//! The list of algorithms: what the settings must know about each without libtorch.
 //!
-//! What an algorithm does is in `crates/agents`, in a file of the same name; a test there compares the two lists.
+//! `crates/agents` implements each algorithm in a file of the same name; a test there compares the two lists.
 
-use value::{Choice, Listed, Strategy};
+use value::{Choice, Strategy};
 
 use crate::Settings;
 
 /// An algorithm by name.
-pub type Algorithm = Choice<Entry>;
+pub type Algorithm = Choice<AlgorithmEntry>;
 
 /// Every algorithm, the paper's first.
 const LIST: &[Algorithm] = &[SOFT_DQN, DQN, MUNCHAUSEN_DQN];
 
 /// Soft Q-learning, the paper's.
-pub const SOFT_DQN: Algorithm = Choice::of(&Entry {
+pub const SOFT_DQN: Algorithm = Choice::of(&AlgorithmEntry {
     name: "soft-dqn",
     title: "soft DQN",
     about: "log-sum-exp values, softmax policy",
@@ -23,7 +23,7 @@ pub const SOFT_DQN: Algorithm = Choice::of(&Entry {
 });
 
 /// Plain Q-learning.
-pub const DQN: Algorithm = Choice::of(&Entry {
+pub const DQN: Algorithm = Choice::of(&AlgorithmEntry {
     name: "dqn",
     title: "DQN",
     about: "max values, ε-greedy policy",
@@ -34,7 +34,7 @@ pub const DQN: Algorithm = Choice::of(&Entry {
 });
 
 /// Munchausen DQN (Vieillard et al. 2020).
-pub const MUNCHAUSEN_DQN: Algorithm = Choice::of(&Entry {
+pub const MUNCHAUSEN_DQN: Algorithm = Choice::of(&AlgorithmEntry {
     name: "munchausen-dqn",
     title: "Munchausen DQN",
     about: "soft-dqn with a scaled log-policy in the reward, ε-greedy policy",
@@ -52,9 +52,9 @@ pub const MUNCHAUSEN_DQN: Algorithm = Choice::of(&Entry {
     },
 });
 
-/// An algorithm in the settings.
+/// An algorithm in the list.
 #[derive(Debug)]
-pub struct Entry {
+pub struct AlgorithmEntry {
     /// The name in settings.
     pub name: &'static str,
     /// The name in titles.
@@ -66,32 +66,18 @@ pub struct Entry {
     pub has_soft_policy: bool,
     /// First and final ε unless the user sets them; `None` keeps the preset's.
     pub epsilon: Option<(f64, f64)>,
-    /// Checks settings of its own, for every run. The error names the setting and says what to change.
+    /// Checks the algorithm's own settings; called for every run. The error names the setting and the remedy.
     pub check: fn(&Settings) -> Result<(), String>,
 }
 
-impl Entry {
+impl AlgorithmEntry {
     /// Whether the strategy's priorities are defined for this algorithm.
     pub fn accepts(&self, strategy: Strategy) -> bool {
         self.has_soft_policy || !strategy.needs_soft_policy
     }
 }
 
-impl Listed for Entry {
-    const KIND: &'static str = "algorithm";
-
-    fn list() -> &'static [Algorithm] {
-        LIST
-    }
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn about(&self) -> &'static str {
-        self.about
-    }
-}
+value::listed!(AlgorithmEntry, "algorithm", LIST);
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! Settings that are one of a few names, and those that are a name or numbers.
+//! Setting types whose values are names, or names and numbers.
 
 use std::collections::BTreeSet;
 
@@ -6,60 +6,45 @@ use crate::text::{Text, text_by_from_str};
 use serde::{Deserialize, Serialize};
 
 macro_rules! choices {
-    ($($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal),* $(,)? })*) => {$(
+    ($($(#[$doc:meta])* $name:ident $kind:literal { $($(#[$variant_doc:meta])* $variant:ident = $text:literal),* $(,)? })*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
         pub enum $name {
             $($(#[$variant_doc])* #[serde(rename = $text)] $variant,)*
         }
 
-        impl std::str::FromStr for $name {
-            type Err = String;
-            fn from_str(text: &str) -> Result<Self, String> {
-                match text {
-                    $($text => Ok(Self::$variant),)*
-                    _ => Err(format!("expected one of {}, got '{text}'", [$($text),*].join(", "))),
-                }
-            }
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(match self { $(Self::$variant => $text,)* })
-            }
-        }
-
+        value::names!($name, $kind, $($variant = $text),*);
         text_by_from_str!($name);
     )*};
 }
 
 choices! {
-    /// What is minimised.
-    Loss {
+    /// The loss function.
+    Loss "loss" {
         /// Quadratic near zero, linear beyond 1.
         Huber = "huber",
         /// Half the squared error.
         Squared = "squared",
     }
-    /// How rewards are changed for learning; scores never are.
-    RewardClip {
+    /// How the learner changes rewards; scores stay unchanged.
+    RewardClip "reward clipping" {
         /// −1, 0 or 1.
         Sign = "sign",
         /// As the game gives them.
         None = "none",
     }
-    /// How an evaluated agent picks its actions.
-    EvaluationPolicy {
+    /// How an evaluated agent chooses actions.
+    EvaluationPolicy "evaluation policy" {
         /// Samples from the learned policy.
         Stochastic = "stochastic",
         /// Takes the action of largest value.
         Greedy = "greedy",
     }
-    /// The priority with which a transition enters the replay.
-    InitialPriority {
-        /// Its own, from the network that acted.
+    /// The priority of a new transition.
+    InitialPriority "initial priority" {
+        /// Computed from the network that acted.
         Computed = "computed",
-        /// The largest seen so far.
+        /// The largest priority so far.
         Largest = "largest",
     }
 }
@@ -103,7 +88,7 @@ impl std::fmt::Display for Device {
 
 text_by_from_str!(Device);
 
-/// How many samples the learner takes for each transition inserted; `none` lets both sides run free.
+/// Samples per inserted transition; `none` decouples actors and learner.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SamplesPerInsert(pub Option<f64>);

@@ -1,8 +1,8 @@
-//! The settings of a run: every key once, the presets, and how preset, file, environment and flags combine.
+//! The settings of a run: the list, the presets, and how preset, file, environment variables and flags combine.
 //!
-//! Start at [`Settings`] for the list, [`presets`] for the named ones and [`resolve`] for the order of precedence.
-//! [`algorithms`] and [`networks`] list what can be chosen, without libtorch, so that `quiver config show` and the
-//! trainer agree. A run's files are the business of the `run` crate.
+//! Read [`Settings`] for the list, [`presets`] for named settings and [`resolve`] for the order of precedence.
+//! [`algorithms`] and [`networks`] list the choices without libtorch, so that `quiver config show` and the trainer agree. The
+//! `run` crate handles a run's files.
 #![forbid(unsafe_code)]
 
 pub mod algorithms;

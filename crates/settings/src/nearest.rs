@@ -1,12 +1,12 @@
-//! Which known name was probably meant.
+//! Suggestions for misspelt names.
 
-/// The known name closest to `given`, if it is close enough to be a slip of the fingers.
+/// The known name closest to `given`, if it is close enough to be a typo.
 pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let likeness = |name: &str| strsim::jaro_winkler(&given.to_lowercase(), &name.to_lowercase());
+    let similarity = |name: &str| strsim::jaro_winkler(&given.to_lowercase(), &name.to_lowercase());
     known
         .into_iter()
-        .map(|name| (likeness(name), name))
-        .filter(|(likeness, _)| *likeness > 0.75)
+        .map(|name| (similarity(name), name))
+        .filter(|(similarity, _)| *similarity > 0.75)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, name)| name)
 }
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_finds_its_name_and_nonsense_finds_none() {
+    fn a_typo_finds_its_name_and_nonsense_finds_none() {
         let known = ["temperature", "discount", "seed"];
         assert_eq!(nearest("temprature", known), Some("temperature"));
         assert_eq!(nearest("zzz", known), None);

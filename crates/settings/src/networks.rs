@@ -1,20 +1,20 @@
-//! The list of networks below the head: layers as data.
+//! The list of networks below the head, as data.
 //!
-//! Settings check here, without libtorch, that a network accepts what an environment shows; `crates/agents` builds the layers.
-//! The head on top is chosen independently, by `dueling` and by the algorithm.
+//! Validation checks here, without libtorch, that a network accepts an environment's observations; `crates/agents` builds the
+//! layers. The head is chosen independently, by `dueling` and by the algorithm.
 
 use envs::{Element, Observation};
 use serde::{Deserialize, Serialize};
-use value::{Choice, Listed};
+use value::Choice;
 
 /// A network by name.
-pub type Network = Choice<Entry>;
+pub type Network = Choice<NetworkEntry>;
 
 /// Every network.
 const LIST: &[Network] = &[NATURE, SMALL, MINATAR, MLP];
 
 /// Mnih et al. 2015.
-pub const NATURE: Network = Choice::of(&Entry {
+pub const NATURE: Network = Choice::of(&NetworkEntry {
     name: "nature",
     about: "2015: 32, 64 and 64 channels",
     accepts: Accepts::Images { side_min: 36, side_max: i64::MAX },
@@ -23,7 +23,7 @@ pub const NATURE: Network = Choice::of(&Entry {
 });
 
 /// Mnih et al. 2013.
-pub const SMALL: Network = Choice::of(&Entry {
+pub const SMALL: Network = Choice::of(&NetworkEntry {
     name: "small",
     about: "2013: 16 and 32 channels",
     accepts: Accepts::Images { side_min: 36, side_max: i64::MAX },
@@ -32,7 +32,7 @@ pub const SMALL: Network = Choice::of(&Entry {
 });
 
 /// Young and Tian 2019, for boards of a few cells.
-pub const MINATAR: Network = Choice::of(&Entry {
+pub const MINATAR: Network = Choice::of(&NetworkEntry {
     name: "minatar",
     about: "2019: 16 channels of 3x3, for boards of up to 32x32",
     // Without strides, a larger image would make the hidden layer huge.
@@ -42,7 +42,7 @@ pub const MINATAR: Network = Choice::of(&Entry {
 });
 
 /// Two hidden layers.
-pub const MLP: Network = Choice::of(&Entry {
+pub const MLP: Network = Choice::of(&NetworkEntry {
     name: "mlp",
     about: "two hidden layers, for vectors",
     accepts: Accepts::Vectors,
@@ -52,7 +52,7 @@ pub const MLP: Network = Choice::of(&Entry {
 
 /// A network in the settings. Every layer is followed by a rectifier.
 #[derive(Debug)]
-pub struct Entry {
+pub struct NetworkEntry {
     /// The name in settings.
     pub name: &'static str,
     /// A few words for help.
@@ -94,10 +94,10 @@ pub enum Accepts {
     Vectors,
 }
 
-/// What a network sees: the observations of one state, stacked.
+/// The input of a network: the stacked observations of one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Input {
-    /// Bytes, read as fractions of 255.
+pub enum NetworkInput {
+    /// Bytes, each a fraction of 255.
     Image {
         /// Channels of all frames of a state.
         channels: i64,
@@ -117,28 +117,21 @@ pub enum Mismatch {
     #[error("observations of {0:?} are neither bytes of an image nor f32 numbers")]
     Observation(Observation),
     /// This network does not.
-    #[error("network {network} needs {needs} and gets {input}")]
-    Network {
-        /// Its name.
-        network: &'static str,
-        /// What it accepts.
-        needs: String,
-        /// What it would get.
-        input: Input,
-    },
+    #[error("network {network} needs {needs}, but the input is {input}")]
+    Network { network: &'static str, needs: String, input: NetworkInput },
 }
 
-impl Input {
+impl NetworkInput {
     /// The input of a network whose states are `frame_stack` observations.
     pub fn of(observation: &Observation, frame_stack: usize) -> Result<Self, Mismatch> {
         let stack = frame_stack as i64;
         let shape: Vec<i64> = observation.shape.iter().map(|&size| size as i64).collect();
         match (observation.element, shape.as_slice()) {
-            (Element::U8, &[height, width]) => Ok(Input::Image { channels: stack, height, width }),
+            (Element::U8, &[height, width]) => Ok(NetworkInput::Image { channels: stack, height, width }),
             (Element::U8, &[channels, height, width]) => {
-                Ok(Input::Image { channels: stack * channels, height, width })
+                Ok(NetworkInput::Image { channels: stack * channels, height, width })
             }
-            (Element::F32, shape) => Ok(Input::Vector(stack * shape.iter().product::<i64>())),
+            (Element::F32, shape) => Ok(NetworkInput::Vector(stack * shape.iter().product::<i64>())),
             _ => Err(Mismatch::Observation(observation.clone())),
         }
     }
@@ -146,26 +139,28 @@ impl Input {
     /// Bytes of one state.
     pub fn bytes(&self) -> usize {
         match *self {
-            Input::Image { channels, height, width } => (channels * height * width) as usize,
-            Input::Vector(size) => size as usize * size_of::<f32>(),
+            NetworkInput::Image { channels, height, width } => (channels * height * width) as usize,
+            NetworkInput::Vector(size) => size as usize * size_of::<f32>(),
         }
     }
 }
 
-impl std::fmt::Display for Input {
+impl std::fmt::Display for NetworkInput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Input::Image { channels, height, width } => write!(f, "images of {channels}x{height}x{width}"),
-            Input::Vector(size) => write!(f, "a vector of {size}"),
+            NetworkInput::Image { channels, height, width } => {
+                write!(f, "images of {channels}x{height}x{width}")
+            }
+            NetworkInput::Vector(size) => write!(f, "a vector of {size}"),
         }
     }
 }
 
-impl Entry {
+impl NetworkEntry {
     /// Whether the network can process `input`.
-    pub fn check(&self, input: Input) -> Result<(), Mismatch> {
+    pub fn check(&self, input: NetworkInput) -> Result<(), Mismatch> {
         let (accepted, needs) = match (self.accepts, input) {
-            (Accepts::Images { side_min, side_max }, Input::Image { height, width, .. }) => {
+            (Accepts::Images { side_min, side_max }, NetworkInput::Image { height, width, .. }) => {
                 let fits = height.min(width) >= side_min && height.max(width) <= side_max;
                 let most = if side_max < i64::MAX {
                     format!(", at most {side_max}x{side_max}")
@@ -174,28 +169,14 @@ impl Entry {
                 };
                 (fits, format!("images of at least {side_min}x{side_min}{most}"))
             }
-            (Accepts::Images { .. }, Input::Vector(_)) => (false, "images".into()),
-            (Accepts::Vectors, input) => (matches!(input, Input::Vector(_)), "a vector".into()),
+            (Accepts::Images { .. }, NetworkInput::Vector(_)) => (false, "images".into()),
+            (Accepts::Vectors, input) => (matches!(input, NetworkInput::Vector(_)), "a vector".into()),
         };
         if accepted { Ok(()) } else { Err(Mismatch::Network { network: self.name, needs, input }) }
     }
 }
 
-impl Listed for Entry {
-    const KIND: &'static str = "network";
-
-    fn list() -> &'static [Network] {
-        LIST
-    }
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn about(&self) -> &'static str {
-        self.about
-    }
-}
+value::listed!(NetworkEntry, "network", LIST);
 
 #[cfg(test)]
 mod tests {
@@ -203,26 +184,33 @@ mod tests {
 
     #[test]
     fn frames_and_channels_are_stacked() {
-        let of = |element, shape: &[usize]| Input::of(&Observation { element, shape: shape.into() }, 4);
-        assert_eq!(of(Element::U8, &[84, 80]), Ok(Input::Image { channels: 4, height: 84, width: 80 }));
-        assert_eq!(of(Element::U8, &[3, 10, 9]), Ok(Input::Image { channels: 12, height: 10, width: 9 }));
-        assert_eq!(of(Element::F32, &[4]), Ok(Input::Vector(16)));
+        let of =
+            |element, shape: &[usize]| NetworkInput::of(&Observation { element, shape: shape.into() }, 4);
+        assert_eq!(
+            of(Element::U8, &[84, 80]),
+            Ok(NetworkInput::Image { channels: 4, height: 84, width: 80 })
+        );
+        assert_eq!(
+            of(Element::U8, &[3, 10, 9]),
+            Ok(NetworkInput::Image { channels: 12, height: 10, width: 9 })
+        );
+        assert_eq!(of(Element::F32, &[4]), Ok(NetworkInput::Vector(16)));
         assert!(of(Element::U8, &[4]).unwrap_err().to_string().contains("neither bytes of an image"));
     }
 
     #[test]
     fn a_network_refuses_an_input_that_its_layers_can_not_process() {
-        let image = |side| Input::Image { channels: 4, height: side, width: 84 };
+        let image = |side| NetworkInput::Image { channels: 4, height: side, width: 84 };
         assert!(NATURE.check(image(36)).is_ok() && NATURE.check(image(35)).is_err());
-        assert!(MINATAR.check(Input::Image { channels: 4, height: 10, width: 10 }).is_ok());
+        assert!(MINATAR.check(NetworkInput::Image { channels: 4, height: 10, width: 10 }).is_ok());
         assert!(MINATAR.check(image(10)).unwrap_err().to_string().contains("at most 32x32"));
-        assert!(MLP.check(Input::Vector(4)).is_ok() && MLP.check(image(84)).is_err());
+        assert!(MLP.check(NetworkInput::Vector(4)).is_ok() && MLP.check(image(84)).is_err());
         assert!(
             SMALL
-                .check(Input::Vector(4))
+                .check(NetworkInput::Vector(4))
                 .unwrap_err()
                 .to_string()
-                .ends_with("needs images and gets a vector of 4")
+                .ends_with("needs images, but the input is a vector of 4")
         );
     }
 

@@ -1,4 +1,4 @@
-//! Settings by name. Each preset says only how it differs from the paper's appendix.
+//! Presets: named settings. Each lists its differences from the paper's appendix.
 
 use crate::Settings;
 use crate::nearest::hint;
@@ -6,7 +6,7 @@ use crate::nearest::hint;
 /// A named set of settings.
 #[derive(Debug)]
 pub struct Preset {
-    /// What people type.
+    /// The name on the command line.
     pub name: &'static str,
     /// One sentence for help and for `quiver config show`.
     pub about: &'static str,
@@ -20,13 +20,13 @@ pub struct Preset {
 pub const PRESETS: &[Preset] = &[
     Preset {
         name: "paper-atari",
-        about: "the paper's text: 40M frames, Nature network, rho = max; where it is silent, the authors' code",
+        about: "the settings of the paper, 40M frames, Nature network, rho = max; unstated ones from the authors' code",
         example_game: ATARI,
         differences: &[],
     },
     Preset {
         name: "authors-atari",
-        about: "the authors' published code: rho of the old policy at temperature 1, exponents 0.6 and 0.4 to 1",
+        about: "the settings of the authors' code: rho of the old policy at temperature 1, exponents 0.6 and 0.4 to 1",
         example_game: ATARI,
         differences: &[
             ("rho", "old-unit-temperature"),
@@ -39,19 +39,19 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "quick",
-        about: "an Atari game on two CPU cores in under 40 minutes: small network, sticky actions",
+        about: "an Atari game on two CPU cores in less than 40 minutes: small network, sticky actions",
         example_game: ATARI,
         differences: QUICK,
     },
     Preset {
         name: "cartpole",
-        about: "CartPole to 195 of 200 in about a minute",
+        about: "CartPole, solved (195 of 200) in about a minute",
         example_game: "cartpole",
         differences: CARTPOLE,
     },
     Preset {
         name: "minatar",
-        about: "MinAtar on two CPU cores: one frame of 10x10, its own small network, sticky actions of 0.1",
+        about: "MinAtar on two CPU cores: one frame of 10x10, a small network, sticky actions of 0.1",
         example_game: "minatar_breakout",
         differences: MINATAR,
     },
@@ -143,12 +143,12 @@ const MINATAR: &[(&str, &str)] = &[
     ("baselines", "true"),
 ];
 
-/// The preset of that name; the error names the nearest.
+/// The preset of that name. The error suggests the nearest name.
 pub fn find(name: &str) -> Result<&'static Preset, String> {
     PRESETS.iter().find(|preset| preset.name == name).ok_or_else(|| {
         let names: Vec<_> = PRESETS.iter().map(|preset| preset.name).collect();
         format!(
-            "unknown preset '{name}'{}: there are {}",
+            "unknown preset '{name}'{}: choose from {}",
             hint(name, names.iter().copied()),
             names.join(", ")
         )
@@ -156,13 +156,13 @@ pub fn find(name: &str) -> Result<&'static Preset, String> {
 }
 
 impl Preset {
-    /// Whether the preset is for `game`: for the environments of its example's suite.
+    /// Whether the preset is for `game`: its example game and `game` are of one suite.
     pub fn is_for(&self, game: &str) -> bool {
         let suite = |name: &str| envs::find(name).map(|entry| entry.suite);
         matches!((suite(self.example_game), suite(game)), (Ok(own), Ok(other)) if own == other)
     }
 
-    /// The preset's settings, whole.
+    /// All settings of the preset.
     ///
     /// # Panics
     /// If the preset itself is misspelt, which a test rules out.
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_preset_is_answered_with_the_nearest() {
+    fn an_unknown_preset_suggests_the_nearest() {
         assert!(find("paper-atarri").unwrap_err().contains("did you mean 'paper-atari'"));
     }
 }

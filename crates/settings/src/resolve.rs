@@ -1,4 +1,4 @@
-//! Lays preset, file, environment and flags over one another, last one wins.
+//! Combines preset, file, environment variables and flags; later layers override earlier ones.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,10 +7,10 @@ use crate::nearest::hint;
 use crate::presets;
 use crate::{SETTINGS, Settings};
 
-/// Where settings come from, lowest first.
+/// The layers of settings, lowest precedence first.
 #[derive(Debug, Default)]
 pub struct Layers<'a> {
-    /// A preset asked for by name; a file may name one too, and a game has its own default.
+    /// A preset given by name. Without it the file's preset is used, else the game's default.
     pub preset: Option<&'a str>,
     /// A TOML file.
     pub file: Option<&'a Path>,
@@ -20,35 +20,37 @@ pub struct Layers<'a> {
     pub flags: Vec<(String, String)>,
 }
 
-/// A run's settings with the game they are for.
+/// A run's settings and its game.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Resolved {
     /// Canonical name of the game.
     pub game: String,
-    /// Name of the preset underneath.
+    /// Name of the preset that the settings start from.
     pub preset: String,
-    /// What is in force.
+    /// All settings, resolved.
     pub settings: Settings,
 }
 
-/// Why settings could not be put together: one line that names the culprit and the remedy.
+/// Why settings could not be resolved: one line that names the source and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub String);
 
 impl Layers<'_> {
-    /// Puts the layers together and checks the whole. `game` may be missing if the file names one.
+    /// Combines the layers and validates the result. `game` may be `None` if the file names one.
     pub fn resolve(&self, game: Option<&str>) -> Result<Resolved, ConfigError> {
         let file = self.file.map(read_file).transpose()?.unwrap_or_default();
         let entry = |name: &str| envs::find(name).map_err(|error| ConfigError(error.to_string()));
         if let (Some(asked), Some(named)) = (game, &file.game)
             && entry(asked)?.name != entry(named)?.name
         {
-            return Err(ConfigError(format!("the file is for {named}, not {asked}: leave one of them out")));
+            return Err(ConfigError(format!(
+                "the file is for {named}, not for {asked}: leave one of them out"
+            )));
         }
         let game = game.map(str::to_owned).or_else(|| file.game.clone());
         let game = game
-            .ok_or_else(|| ConfigError("no game named: say which, for example 'quiver train pong'".into()))?;
+            .ok_or_else(|| ConfigError("no game given: name one, for example 'quiver train pong'".into()))?;
         let entry = entry(&game)?;
         let (game, own) = (entry.name.to_owned(), entry.default_preset);
 
@@ -76,7 +78,7 @@ impl Layers<'_> {
 }
 
 impl Resolved {
-    /// The settings as a TOML file that resolves to the same, with the help as comments if `explained`.
+    /// The settings as a TOML file that resolves to the same settings, with the help as comments if `explained`.
     pub fn to_toml(&self, explained: bool) -> String {
         let mut out = format!("game = \"{}\"\npreset = \"{}\"\n", self.game, self.preset);
         let mut group = "";
@@ -102,10 +104,10 @@ impl Resolved {
         Layers { file: Some(path), ..Layers::default() }.resolve(None)
     }
 
-    /// Reads back what was written into a run's directory, perhaps by an older version.
+    /// Reads the file of a run directory, which an older version may have written.
     pub fn from_run(path: &Path) -> Result<Self, ConfigError> {
         let mut resolved = Self::from_file(path)?;
-        // From before there were clusters: all runs were in lockstep, and did not say so.
+        // A file without this key predates clusters: all runs were in lockstep then.
         if !read_file(path)?.settings.iter().any(|(key, _)| key == "lockstep") {
             resolved.settings.lockstep = true;
         }
@@ -132,10 +134,10 @@ fn apply(settings: &mut Settings, key: &str, text: &str) -> Result<(), String> {
 
 fn unknown_key(key: &str) -> String {
     let known = SETTINGS.iter().map(|setting| setting.key);
-    format!("unknown setting '{key}'{}; 'quiver config show' lists them all", hint(key, known))
+    format!("unknown setting '{key}'{}; 'quiver config show' lists all settings", hint(key, known))
 }
 
-/// Gives an algorithm whose policy does not explore by itself its own ε, unless the user set one.
+/// Sets the ε of an algorithm whose policy does not explore by itself, unless the user set it.
 fn explore(settings: &mut Settings, (first, last): (f64, f64), given: &BTreeSet<&str>) {
     if !given.contains("epsilon") {
         settings.epsilon = first;
@@ -155,7 +157,7 @@ struct File {
 fn read_file(path: &Path) -> Result<File, ConfigError> {
     let fail = |what: String| ConfigError(format!("{}: {what}", path.display()));
     let text = std::fs::read_to_string(path)
-        .map_err(|error| ConfigError(format!("can't read {}: {error}; name another file", path.display())))?;
+        .map_err(|error| ConfigError(format!("can't read {}: {error}; check the path", path.display())))?;
     let table: toml::Table =
         text.parse().map_err(|error: toml::de::Error| fail(error.message().to_owned()))?;
     let mut file = File::default();
@@ -165,7 +167,11 @@ fn read_file(path: &Path) -> Result<File, ConfigError> {
             toml::Value::Integer(number) => number.to_string(),
             toml::Value::Float(number) => number.to_string(),
             toml::Value::Boolean(switch) => switch.to_string(),
-            _ => return Err(fail(format!("{key}: expected one value; settings are not grouped in tables"))),
+            _ => {
+                return Err(fail(format!(
+                    "{key}: expected a single value; settings can't be grouped in tables"
+                )));
+            }
         };
         match key.as_str() {
             "game" => file.game = Some(text),
@@ -208,15 +214,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_resolves_to_the_same() {
+    fn a_written_file_resolves_to_the_same_settings() {
         for explained in [false, true] {
-            let told = [
+            let changed = [
                 ("rho", "old"),
                 ("samples_per_insert", "4"),
                 ("seed", "18446744073709551615"),
                 ("gradient_clamp", "1e30"),
             ];
-            let layers = Layers { flags: flags(&told), ..Layers::default() };
+            let layers = Layers { flags: flags(&changed), ..Layers::default() };
             let resolved = layers.resolve(Some("pong")).unwrap();
             let file = file(&resolved.to_toml(explained));
             assert_eq!(Resolved::from_file(file.path()), Ok(resolved));
@@ -224,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_from_before_there_were_clusters_is_in_lockstep() {
+    fn a_run_older_than_clusters_is_in_lockstep() {
         let resolved = Layers::default().resolve(Some("cartpole")).unwrap();
         assert!(!resolved.settings.lockstep);
         let old = resolved.to_toml(false).replace("lockstep = false\n", "");
@@ -234,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_answered_with_the_nearest() {
+    fn an_unknown_key_suggests_the_nearest() {
         let file = file("temprature = 1\n");
         let error =
             Layers { file: Some(file.path()), ..Layers::default() }.resolve(Some("pong")).unwrap_err();
@@ -246,8 +252,8 @@ mod tests {
         let dqn = flags(&[("algorithm", "dqn"), ("strategy", "per")]);
         let resolved = Layers { flags: dqn.clone(), ..Layers::default() }.resolve(Some("pong")).unwrap();
         assert_eq!((resolved.settings.epsilon, resolved.settings.epsilon_final), (1.0, 0.01));
-        for (told, expected) in [("epsilon", (0.1, 0.01)), ("epsilon_final", (1.0, 0.1))] {
-            let flags = [dqn.clone(), flags(&[(told, "0.1")])].concat();
+        for (key, expected) in [("epsilon", (0.1, 0.01)), ("epsilon_final", (1.0, 0.1))] {
+            let flags = [dqn.clone(), flags(&[(key, "0.1")])].concat();
             let settings = Layers { flags, ..Layers::default() }.resolve(Some("pong")).unwrap().settings;
             assert_eq!((settings.epsilon, settings.epsilon_final), expected);
         }

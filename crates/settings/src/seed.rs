@@ -1,14 +1,14 @@
-//! Seeds for the parts of a run, from the run's seed.
+//! Derives the seeds of a run's parts from the run's seed.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// What a generator is for; two purposes never share a stream.
+/// The purpose of a generator; two purposes never share a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// First weights of the network.
+    /// Initial weights of the network.
     Weights = 1,
-    /// Drawing batches.
+    /// Sampling batches.
     Sampling = 2,
     /// An environment and its sticky actions.
     Environment = 3,
@@ -20,10 +20,10 @@ pub enum Purpose {
     EvaluationActions = 6,
 }
 
-/// A generator for one purpose; `path` names whose it is (actor, incarnation, lane, episode, …).
+/// A generator for one purpose; `path` identifies its owner (actor, incarnation, lane, episode, …).
 ///
-/// The run's seed is the key of the cipher, purpose and path are mixed in one after the other, so streams differ
-/// in every part that differs.
+/// The run's seed is the key of the cipher. Purpose and path are mixed in one after the other, so a difference in any part
+/// gives another stream.
 pub fn generator(seed: u64, purpose: Purpose, path: &[u64]) -> ChaCha8Rng {
     let mut state = seed;
     for part in [&[purpose as u64], path].concat() {
@@ -34,7 +34,7 @@ pub fn generator(seed: u64, purpose: Purpose, path: &[u64]) -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(state)
 }
 
-/// A seed for code that wants a number.
+/// A seed as a number.
 pub fn number(seed: u64, purpose: Purpose, path: &[u64]) -> u64 {
     generator(seed, purpose, path).next_u64()
 }

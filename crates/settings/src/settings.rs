@@ -1,8 +1,8 @@
-//! Every setting of a run, once: its key, its type, its default and what it means.
+//! The list of all settings: key, type, default and meaning.
 //!
-//! From this one list come the fields of [`Settings`], the flags of `quiver train`, the keys of a TOML file,
-//! the `QUIVER_…` variables and what `quiver config show` prints. A default without a remark is the paper's
-//! appendix (preset `paper-atari`); where the text is silent, the authors' published code (marked *code*).
+//! This list generates the fields of [`Settings`], the flags of `quiver train`, the keys of a TOML file, the `QUIVER_…`
+//! variables and the output of `quiver config show`. Defaults are those of the paper's appendix (preset `paper-atari`), or,
+//! where the paper states none, of the authors' published code (marked *code*).
 
 use std::collections::BTreeSet;
 
@@ -19,14 +19,14 @@ use envs::ActionSet;
 use replay::codec::Codec;
 use value::{Rho, Strategy};
 
-/// What is known of a setting before it has a value.
+/// The description of a setting.
 #[derive(Debug)]
 pub struct Setting {
     /// Key in a file; the flag is the same with dashes.
     pub key: &'static str,
-    /// Heading under which help shows it.
+    /// Heading of its group in the help.
     pub group: &'static str,
-    /// Whether the value is true or false, so that the bare flag means true.
+    /// Whether the value is a boolean, so that the flag without a value means true.
     pub is_switch: bool,
     about: &'static str,
     choices: fn() -> Vec<(&'static str, &'static str)>,
@@ -48,13 +48,13 @@ impl Setting {
 
 macro_rules! settings {
     ($($group:literal { $($(#[doc = $doc:literal])+ $key:ident: $type:ty = $default:expr;)* })*) => {
-        /// A run's settings, each with a value. Which values go together is [`Settings::validate`]'s business.
+        /// The values of all settings of a run. [`Settings::validate`] checks them.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         pub struct Settings {
             $($($(#[doc = $doc])+ pub $key: $type,)*)*
         }
 
-        /// All settings in the order in which people read them.
+        /// All settings, in the order of the help.
         pub const SETTINGS: &[Setting] = &[$($(Setting {
             key: stringify!($key),
             group: $group,
@@ -69,7 +69,7 @@ macro_rules! settings {
                 Self { $($($key: $default,)*)* }
             }
 
-            /// Sets one setting from text. `None`: there is no such key.
+            /// Sets one setting from text. `None` for an unknown key.
             pub fn set(&mut self, key: &str, text: &str) -> Option<Result<(), String>> {
                 match key {
                     $($(stringify!($key) => Some(<$type as Text>::read(text).map(|value| self.$key = value)),)*)*
@@ -90,27 +90,27 @@ macro_rules! settings {
 
 settings! {
     "Run" {
-        /// Seed of everything random: the same seed gives the same run in lockstep.
+        /// Random seed; in lockstep the same seed repeats a run bit for bit.
         seed: u64 = 0;
-        /// When training ends, in emulator frames, such as 200k or 40M.
+        /// Frame budget: emulator frames after which training ends, such as 200k or 40M.
         frames: Frames = Frames(40_000_000);
-        /// Where the network lives: auto, cpu, cuda or cuda:N.
+        /// Device of the network: auto, cpu, cuda or cuda:N.
         device: Device = Device::Auto;
-        /// Threads libtorch may use.
+        /// Threads that libtorch may use.
         torch_threads: usize = 1;
-        /// One thread of control, bit for bit repeatable, instead of a cluster of processes.
+        /// Train in one process with one thread of control, bit-for-bit repeatable, instead of in a cluster of processes.
         lockstep: bool = false;
         /// Actor processes.
         actors: u32 = 2;
-        /// Environments that one actor steps side by side.
+        /// Environments (lanes) that each actor steps together.
         lanes: u32 = 1;
-        /// Replay shards, each a process.
+        /// Replay shards; each is a process.
         shards: u32 = 1;
-        /// Shards that the run goes on without, by number from 0 and separated by commas, or none: for one that is lost for good.
+        /// Shards that the run excludes because they are lost for good: comma-separated numbers from 0, or none.
         without_shards: ShardNumbers = ShardNumbers(BTreeSet::new());
         /// Frames between checkpoints.
         checkpoint_every_frames: Frames = Frames(1_000_000);
-        /// How many of the newest checkpoints are kept, besides the best and the final one.
+        /// Number of newest checkpoints to keep, besides the best and the final one.
         checkpoints_kept: u32 = 2;
     }
     "Evaluation" {
@@ -120,121 +120,121 @@ settings! {
         evaluate_episodes: u32 = 8;
         /// Episodes of the evaluation after training.
         evaluate_final_episodes: u32 = 30;
-        /// How the evaluated agent acts: stochastic (code) or greedy.
+        /// Policy of the evaluated agent: stochastic (code) or greedy.
         evaluation_policy: EvaluationPolicy = EvaluationPolicy::Stochastic;
-        /// After training, also play as a random player, as the untrained network and with each action held for ever.
+        /// After training, also evaluate baselines: a random player, the untrained network, and each action repeated forever.
         baselines: bool = false;
     }
     "Environment" {
-        /// Emulator frames per decision; the action is repeated and the last two frames are pooled (code).
+        /// Emulator frames per agent step; the action is repeated and the last two frames are max-pooled (code).
         frame_skip: u32 = 4;
-        /// Probability, per emulator frame, that the previous action is repeated instead (code: none).
+        /// Probability, per emulator frame, that the previous action is repeated instead (code: 0).
         sticky_actions: f64 = 0.0;
-        /// An episode starts with 1 to this many frames of no-op (code); 0 for none.
+        /// An episode starts with 1 to this many no-op frames (code); 0 for none.
         noop_max: u32 = 30;
-        /// Actions offered: minimal (those that do something in this game) or full (all 18).
+        /// Available actions: minimal (those that have an effect in this game) or full (all 18).
         action_set: ActionSet = ActionSet::Minimal;
-        /// Frames after which an episode is cut short (a truncation, not an end); 30 minutes of play.
+        /// Frames after which an episode is truncated; the default is 30 minutes of play.
         time_limit_frames: u32 = 108_000;
-        /// Frames that make up one state.
+        /// Frames stacked into one state.
         frame_stack: usize = 4;
-        /// Whether a lost life ends the return in training (code); scores always count whole games.
+        /// Whether a lost life ends the return in training (code); scores always cover whole games.
         life_loss_ends: bool = true;
-        /// Rewards as the learner sees them: sign (code) or none (unchanged).
+        /// Reward clipping for learning: sign (code) or none (unchanged).
         reward_clip: RewardClip = RewardClip::Sign;
     }
     "Network" {
         /// The layers below the head:
         network: Network = networks::NATURE;
-        /// Units of the hidden layer (of both, for mlp).
+        /// Units of the hidden layer (of each, for mlp).
         hidden_units: usize = 512;
         /// Split the head into value and advantage.
         dueling: bool = false;
     }
     "Learning" {
-        /// What is learned:
+        /// The algorithm:
         algorithm: Algorithm = algorithms::SOFT_DQN;
         /// β, the temperature of the soft policy.
         temperature: f64 = 0.05;
         /// α of munchausen-dqn: the share of the log-policy that is added to the reward.
         munchausen_scale: f64 = 0.9;
-        /// l₀ of munchausen-dqn: the log-policy times β counts as at least this.
+        /// l₀ of munchausen-dqn: lower bound of the log-policy times β.
         munchausen_floor: f64 = -1.0;
-        /// γ, per decision.
+        /// γ, the discount per agent step.
         discount: f64 = 0.99;
-        /// Adam's step size.
+        /// Step size of Adam.
         learning_rate: f64 = 1e-4;
-        /// The share of the learning rate that is left at the end, reached linearly; 1 keeps it constant.
+        /// Final learning rate as a fraction of the first; it falls linearly, and 1 keeps it constant.
         learning_rate_decay: f64 = 1.0;
-        /// Adam's ε.
+        /// ε of Adam.
         adam_epsilon: f64 = 1e-8;
-        /// Transitions per update; at the same samples_per_insert, larger batches mean fewer updates.
+        /// Transitions per update; at a fixed samples_per_insert, larger batches mean fewer updates.
         batch_size: usize = 32;
-        /// Rewards summed before the bootstrap.
+        /// Steps of reward before the bootstrap (n of n-step returns).
         n_step: u32 = 1;
-        /// Choose the next policy with the online network and value it with the target network.
+        /// Double Q-learning: choose the next policy with the online network and evaluate it with the target network.
         double: bool = false;
-        /// huber (code) or squared.
+        /// Loss function: huber (code) or squared.
         loss: Loss = Loss::Huber;
-        /// Each element of the gradient is clamped to ± this (code); 0 leaves it alone.
+        /// Each element of the gradient is clamped to ± this (code); 0 disables clamping.
         gradient_clamp: f64 = 1.0;
         /// Updates between copies of the online network to the target network (code: 10,000 agent steps).
         target_period_updates: Updates = Updates(2_500);
-        /// Updates between two publications of the weights to the actors (in lockstep they always act with the newest).
+        /// Updates between publications of the weights to the actors (in lockstep the actor always uses the newest).
         publish_every_updates: Updates = Updates(25);
-        /// Batches that are sampled and unpacked ahead of the update (none in lockstep).
+        /// Batches to sample and unpack ahead of the update (ignored in lockstep).
         prefetch_batches: usize = 2;
     }
     "Exploration" {
-        /// Agent steps of uniformly random play at the start (code).
+        /// Agent steps of uniformly random actions at the start (code).
         random_steps: AgentSteps = AgentSteps(50_000);
-        /// Share of random actions mixed into the policy at the start; ε-greedy algorithms start at 1 unless you set it.
+        /// First ε: fraction of random actions mixed into the policy; ε-greedy algorithms start at 1 unless you set it.
         epsilon: f64 = 0.0;
-        /// Share of random actions after the decay; ε-greedy algorithms end at 0.01 unless you set it.
+        /// Final ε, after the decay; ε-greedy algorithms end at 0.01 unless you set it.
         epsilon_final: f64 = 0.0;
-        /// Agent steps over which epsilon goes from its first to its final value.
+        /// Agent steps over which ε decays from its first to its final value.
         epsilon_decay_steps: AgentSteps = AgentSteps(250_000);
     }
     "Replay" {
         /// Priority of a transition in the replay:
         strategy: Strategy = Strategy::VER;
-        /// What ρ is for ver: max (the paper's text), old, or old-unit-temperature (the authors' code). ver-lower always takes the smaller of π_old and π_new.
+        /// ρ of strategy ver: max (the paper's text), old, or old-unit-temperature (the authors' code). ver-lower always uses the smaller of π_old and π_new.
         rho: Rho = Rho::Max;
-        /// Transitions kept.
+        /// Transitions kept, all shards together.
         capacity: Items = Items(1_000_000);
-        /// Bytes of packed frames and steps kept, at most. In a cluster a file of this size is in the run's directory.
+        /// Maximum bytes of compressed frames and steps, all shards together. A cluster allocates them as files in the run directory.
         replay_bytes: Bytes = Bytes(1 << 30);
-        /// How frames are packed: delta (changes to the frame before), zstd or none.
+        /// Frame compression: delta (differences from the previous frame), zstd or none.
         frame_codec: Codec = Codec::Delta;
-        /// Agent steps that an actor sends together (one in lockstep).
+        /// Agent steps per chunk that an actor sends (1 in lockstep).
         chunk_steps: u32 = 8;
-        /// Transitions in the replay before the first update (code).
+        /// Transitions that the replay must hold before the first update (code).
         min_size: Items = Items(50_000);
-        /// Samples taken per transition inserted; the paper's update of 32 every 4 steps is 8.
+        /// Transitions sampled per transition inserted, or none to decouple actors and learner; the paper's batch of 32 every 4 steps is 8.
         samples_per_insert: SamplesPerInsert = SamplesPerInsert(Some(8.0));
         /// α_IS: priorities are raised to this power.
         priority_exponent: f64 = 0.4;
-        /// Added to each priority so that nothing starves (code).
+        /// Added to each priority so that every transition can be sampled (code).
         priority_constant: f64 = 0.001;
-        /// Priority with which new transitions enter: computed by the actor, or the largest so far.
+        /// Priority of new transitions: computed (by the actor) or largest (so far).
         initial_priority: InitialPriority = InitialPriority::Computed;
-        /// What the largest priority is before there is one.
+        /// The largest priority before the first one is known.
         first_priority: f64 = 1.0;
         /// β_IS: exponent of the importance weights at the start.
         importance_exponent: f64 = 0.6;
         /// β_IS after annealing.
         importance_exponent_final: f64 = 1.0;
-        /// Updates over which β_IS goes from its first to its final value; 0 keeps the first.
+        /// Updates over which β_IS changes from its first to its final value; 0 keeps the first.
         importance_anneal_updates: Updates = Updates(0);
-        /// Draw one sample from each of batch_size equal slices of the priority mass.
+        /// Stratified sampling: draw one transition from each of batch_size equal slices of the total weight.
         stratified: bool = true;
     }
 }
 
 impl Settings {
-    /// How the game is played, for [`envs::make`]; ROMs are where they usually are.
-    pub fn environment(&self) -> envs::Options {
-        envs::Options {
+    /// The options for [`envs::make`], with the default ROM directory.
+    pub fn environment(&self) -> envs::EnvOptions {
+        envs::EnvOptions {
             frame_skip: self.frame_skip,
             sticky_actions: self.sticky_actions,
             noop_max: self.noop_max,
@@ -250,20 +250,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_setting_shows_what_it_reads() {
+    fn every_setting_round_trips_through_text() {
         let mut settings = Settings::paper();
         for setting in SETTINGS {
             let shown = settings.get(setting.key).expect(setting.key);
             settings.set(setting.key, &shown).expect(setting.key).expect(setting.key);
             assert_eq!(settings.get(setting.key).as_ref(), Some(&shown), "{}", setting.key);
-            assert!(setting.help().ends_with('.'), "{} has no sentence of help", setting.key);
+            assert!(setting.help().ends_with('.'), "the help of {} is not a sentence", setting.key);
         }
         assert_eq!(settings, Settings::paper());
         assert_eq!(settings.set("no_such_key", "1"), None);
     }
 
     #[test]
-    fn help_lists_what_can_be_chosen() {
+    fn help_lists_the_choices() {
         let strategy = SETTINGS.iter().find(|setting| setting.key == "strategy").unwrap();
         assert!(
             strategy.help().contains(": uniform (every item alike), per (|TD|), "),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn only_true_or_false_settings_are_switches() {
+    fn only_boolean_settings_are_switches() {
         let switches: Vec<_> = SETTINGS.iter().filter(|s| s.is_switch).map(|s| s.key).collect();
         assert_eq!(switches, ["lockstep", "baselines", "life_loss_ends", "dueling", "double", "stratified"]);
     }

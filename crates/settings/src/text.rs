@@ -1,19 +1,19 @@
-//! How a setting's value is read from text and shown as text.
+//! Parses and formats values of settings.
 //!
-//! A flag, an environment variable and a TOML value all pass through the same few lines, so
-//! `--frames 40M`, `QUIVER_FRAMES=40M` and `frames = "40M"` cannot differ.
+//! Flags, environment variables and TOML values use the same code, so `--frames 40M`, `QUIVER_FRAMES=40M` and
+//! `frames = "40M"` have the same meaning.
 
 use value::registry::{Choice, Listed, UnknownName};
 
-/// A type whose values people can write in a flag, a variable or a file.
+/// A type of setting, with a text form.
 pub trait Text: Sized {
-    /// Whether the type is true or false, so that a bare flag can mean true.
+    /// Whether the type is a boolean, so that a flag without a value means true.
     const IS_SWITCH: bool = false;
-    /// Reads a value; the error says what would have been accepted.
+    /// Parses a value. The error names what is accepted.
     fn read(text: &str) -> Result<Self, String>;
-    /// Shows a value so that [`Text::read`] gives it back.
+    /// Formats a value so that [`Text::read`] parses it back.
     fn show(&self) -> String;
-    /// The values as (name, about), if they come from a list; help shows them.
+    /// The values as (name, about), if they come from a list; the help shows them.
     fn choices() -> Vec<(&'static str, &'static str)> {
         Vec::new()
     }

@@ -1,7 +1,7 @@
-//! Counts that must not be mixed up: emulator frames, agent steps, learner updates, bytes.
+//! Units that must not be mixed up: emulator frames, agent steps, learner updates, items, bytes.
 //!
-//! With a frame skip of 4 a step is four frames and, at 8 samples per insert and batches of 32, an update is
-//! four steps: three counts of the same training that differ by factors of four. Each has its own type.
+//! With a frame skip of 4, an agent step is four frames. At 8 samples per insert and batches of 32, an update is four agent
+//! steps. So three counts of the same training differ by factors of four, and each has its own type.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,9 +32,9 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Frames of the emulator, as scores are compared in the literature.
+    /// Emulator frames, the unit of budgets in the literature.
     Frames,
-    /// Decisions of the agent: one per frame skip.
+    /// Agent steps: decisions of the agent, one per `frame_skip` frames.
     AgentSteps,
     /// Gradient steps of the learner.
     Updates,
@@ -42,7 +42,7 @@ counts! {
     Items,
 }
 
-/// A number of bytes; written with `KiB`, `MiB`, `GiB` or as a plain count.
+/// A number of bytes, written with `KiB`, `MiB`, `GiB` (or `kB`, `MB`, `GB`) or as a plain count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
@@ -80,7 +80,7 @@ fn byte_error(text: &str) -> String {
     format!("expected a size such as 8GiB or 500MB, got '{text}'")
 }
 
-/// Reads `40000000`, `40_000_000`, `40M`, `2.5k` or `4e7`.
+/// Parses `40000000`, `40_000_000`, `40M`, `2.5k` or `4e7`.
 fn read_count(text: &str) -> Result<u64, String> {
     let error = || format!("expected a count such as 200k, 40M or 1000, got '{text}'");
     let plain = text.trim().replace(['_', ','], "");
@@ -97,13 +97,13 @@ fn read_count(text: &str) -> Result<u64, String> {
     whole(number * scale).ok_or_else(error)
 }
 
-/// The number as an integer if it is one (to within rounding) and fits without loss.
+/// The number as an integer, if it is one (up to rounding) and f64 represents it exactly.
 fn whole(number: f64) -> Option<u64> {
     let rounded = number.round();
     ((0.0..9e15).contains(&number) && (number - rounded).abs() < 1e-6).then_some(rounded as u64)
 }
 
-/// Groups digits by three for people: `1,200,000`.
+/// Groups digits by three: `1,200,000`.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_read_as_people_write_them() {
+    fn counts_parse_in_all_usual_notations() {
         for (text, expected) in
             [("40M", 40_000_000), ("40_000_000", 40_000_000), ("4e7", 40_000_000), ("2.5k", 2500), ("0", 0)]
         {
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(grouped(1_200_000), "1,200,000");
     }
     #[test]
-    fn durations_read_well() {
+    fn durations_use_two_units() {
         assert_eq!(duration(12.4), "12 s");
         assert_eq!(duration(200.0), "3 min 20 s");
         assert_eq!(duration(3725.0), "1 h 2 min");

@@ -1,17 +1,17 @@
-//! Which settings go together. Every refusal names the setting and says what to do.
+//! Validation of settings. Every error names the setting and the remedy.
 
 use value::Listed;
 
 use crate::Settings;
 use crate::algorithms;
-use crate::networks::{self, Input};
+use crate::networks::{self, NetworkInput};
 use crate::text::Text;
 
-/// What a transition takes of `replay_bytes` at the least: 32 bytes each for its step and its item, frames not counted.
+/// Minimum bytes that a transition takes of `replay_bytes`: 32 for its step and 32 for its item, without frames.
 const ITEM_BYTES_MIN: u64 = 64;
 
 impl Settings {
-    /// Checks the whole against itself and the game; the first contradiction is the error.
+    /// Checks ranges, combinations of settings, and the game's constraints. Returns the first error.
     pub fn validate(&self, game: &str) -> Result<(), String> {
         self.check_numbers()?;
         self.check_replay()?;
@@ -59,7 +59,7 @@ impl Settings {
             })?;
         }
         require(self.sticky_actions < 1.0, || {
-            "sticky_actions must be below 1, or no action is ever taken".into()
+            "sticky_actions must be below 1: at 1 the agent's actions are never executed".into()
         })?;
         let counts = [
             ("frames", self.frames.0, u64::MAX),
@@ -107,7 +107,7 @@ impl Settings {
         let steps = self.frames.0 / u64::from(self.frame_skip);
         require(steps > min_size, || {
             format!(
-                "{steps} agent steps end before min_size {min_size} is reached, so nothing would be learned: raise frames"
+                "the run ends after {steps} agent steps, before the replay reaches min_size {min_size}, so the agent would learn nothing: raise frames"
             )
         })?;
         require(min_size <= capacity, || {
@@ -126,13 +126,13 @@ impl Settings {
 
     fn check_lockstep(&self) -> Result<(), String> {
         require(self.samples_per_insert.0.is_some(), || {
-            "samples_per_insert none lets actors and learner run free, and in lockstep there is one thread of control: \
+            "samples_per_insert none decouples actors and learner, but lockstep has one thread of control: \
              give a number, such as --samples-per-insert 8, or leave out --lockstep"
                 .into()
         })
     }
 
-    /// A lane keeps to one shard, and a shard holds its share of the capacity.
+    /// Checks that the shards can reach `min_size`: a lane writes to one shard, and a shard holds its share of the capacity.
     fn check_cluster(&self) -> Result<(), String> {
         let shards = u64::from(self.shards);
         let lanes = u64::from(self.actors) * u64::from(self.lanes);
@@ -157,40 +157,41 @@ impl Settings {
     fn check_algorithm(&self) -> Result<(), String> {
         let (algorithm, strategy) = (self.algorithm, self.strategy);
         require(algorithm.accepts(strategy), || {
-            let accepted = algorithms::Entry::list().iter().filter(|other| other.accepts(strategy));
+            let accepted = algorithms::AlgorithmEntry::list().iter().filter(|other| other.accepts(strategy));
             let others = either(accepted.map(|other| other.name));
             format!(
                 "strategy {strategy} needs a soft policy and is not defined for algorithm {algorithm}: use --strategy per, \
                  or --algorithm {others}"
             )
         })?;
-        // Also those of other algorithms: a setting that is not a number can't be sent to an actor, used or not.
-        algorithms::Entry::list().iter().try_for_each(|algorithm| (algorithm.check)(self))
+        // Check the settings of all algorithms: a NaN can't be sent to an actor, even in an unused setting.
+        algorithms::AlgorithmEntry::list().iter().try_for_each(|algorithm| (algorithm.check)(self))
     }
 
-    /// Refuses a setting that the environment would ignore, and a mode that it cannot run in.
-    fn check_environment(&self, environment: &envs::Entry) -> Result<(), String> {
+    /// Refuses a setting that the environment would ignore, and lockstep if the environment can't save its state.
+    fn check_environment(&self, environment: &envs::EnvEntry) -> Result<(), String> {
         let game = environment.name;
         for (key, always) in environment.fixed_settings {
             let given = self.get(key).unwrap_or_default();
             require(given == *always, || {
-                format!("{key} is always {always} in {game}: leave it out, got {given}")
+                format!("{key} is always {always} in {game}, got {given}: leave it out")
             })?;
         }
         require(environment.saves_state || !self.lockstep, || {
             format!(
-                "a lockstep checkpoint holds every environment and {game} cannot save its state: leave out --lockstep"
+                "a lockstep checkpoint contains every environment, but {game} can't save its state: leave out --lockstep"
             )
         })
     }
 
-    fn check_network(&self, environment: &envs::Entry) -> Result<(), String> {
-        let input =
-            Input::of(&environment.observation, self.frame_stack).map_err(|error| error.to_string())?;
+    fn check_network(&self, environment: &envs::EnvEntry) -> Result<(), String> {
+        let input = NetworkInput::of(&environment.observation, self.frame_stack)
+            .map_err(|error| error.to_string())?;
         self.network.check(input).map_err(|mismatch| {
-            let accepting = networks::Entry::list().iter().filter(|network| network.check(input).is_ok());
+            let accepting =
+                networks::NetworkEntry::list().iter().filter(|network| network.check(input).is_ok());
             let remedy = match either(accepting.map(|network| network.name)) {
-                others if others.is_empty() => "no network accepts that".to_owned(),
+                others if others.is_empty() => "no network accepts this input".to_owned(),
                 others => format!("use --network {others}"),
             };
             format!("{mismatch} in {}: {remedy}", environment.name)
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_say_what_to_do() {
+    fn contradictory_settings_are_refused_with_a_remedy() {
         assert!(refused("pong", "algorithm", "dqn").contains("--strategy per"));
         assert!(refused("pong", "capacity", "1000").contains("lower min_size"));
         assert!(refused("pong", "capacity", "16").contains("batch_size"));
@@ -259,7 +260,7 @@ mod tests {
         assert!(cartpole("time_limit_frames", "500").contains("always 200"));
     }
     #[test]
-    fn running_free_is_for_clusters() {
+    fn lockstep_needs_a_samples_per_insert_ratio() {
         let mut settings = Settings::paper();
         settings.set("samples_per_insert", "none").unwrap().unwrap();
         assert_eq!(settings.validate("pong"), Ok(()));
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_that_no_lane_fills_counts_for_nothing() {
+    fn a_shard_without_a_lane_adds_no_capacity() {
         let mut settings = Settings::paper();
         (settings.shards, settings.actors, settings.lanes) = (8, 1, 2);
         settings.min_size.0 = 250_000;
@@ -282,6 +283,6 @@ mod tests {
         settings.capacity.0 = 250_007;
         assert!(settings.validate("pong").unwrap_err().contains("250000 in all"));
         settings.lockstep = true;
-        assert_eq!(settings.validate("pong"), Ok(()), "in lockstep there is one replay");
+        assert_eq!(settings.validate("pong"), Ok(()), "lockstep has one replay");
     }
 }

@@ -1,8 +1,8 @@
 //! A sweep: one `quiver train` for every game × strategy × seed, a few at a time, resumable at any point.
 //!
-//! [`Claim`] plans the runs ([`plan`]) and locks the sweep's folder; [`Claim::run`] trains what is missing (`runner`) and
-//! shows [`progress`]. What a sweep has done is read from the runs' directories alone. Links no libtorch and reads no
-//! scores: what the runs recorded is the caller's to compare.
+//! [`LockedSweep`] plans the runs ([`plan`]) and locks the sweep's folder. [`LockedSweep::run`] trains the unfinished
+//! runs (`runner`) and shows [`progress`]. The runs' directories are the only state. Does not link libtorch and reads
+//! no scores: the caller compares the runs' records.
 #![forbid(unsafe_code)]
 
 pub mod plan;
@@ -19,16 +19,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
-use run::order::Sweep;
+use run::command::Sweep;
 
 pub use plan::Run;
-pub use progress::Progress;
+pub use progress::SweepProgress;
 use runner::Runner;
 use stopwatch::Stopwatch;
 
-/// A planned sweep whose folder is locked and holds no other sweep's runs.
+/// A planned sweep whose folder is locked and checked to hold no other sweep's runs.
 #[derive(Debug)]
-pub struct Claim<'a> {
+pub struct LockedSweep<'a> {
     sweep: &'a Sweep,
     runs: Vec<Run>,
     quiver: PathBuf,
@@ -36,48 +36,47 @@ pub struct Claim<'a> {
     _lock: File,
 }
 
-impl<'a> Claim<'a> {
-    /// Plans the runs below `out`, with seeds from `first_seed` on. `quiver` is the program that trains them.
+impl<'a> LockedSweep<'a> {
+    /// Plans the runs below `out`, with consecutive seeds from `first_seed`. `quiver` is the program that trains them.
     pub fn new(out: &Path, first_seed: u64, sweep: &'a Sweep, quiver: PathBuf) -> Result<Self> {
         let runs = plan::runs(out, first_seed, sweep)?;
         let lock = plan::claim(out, &runs)?;
         Ok(Self { sweep, runs, quiver, out: out.to_owned(), _lock: lock })
     }
 
-    /// What is swept.
     pub fn sweep(&self) -> &'a Sweep {
         self.sweep
     }
 
-    /// All runs, finished or not, seed by seed.
+    /// All runs, finished or not, ordered by seed.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
     /// Trains every run that is not finished. `stop` becomes true when the user asks to stop; if it becomes true again,
     /// runs are killed.
-    pub fn run(&self, stop: &AtomicBool, progress: &mut Progress<'_>) -> Outcome {
+    pub fn run(&self, stop: &AtomicBool, progress: &mut SweepProgress<'_>) -> SweepOutcome {
         let mut stopwatch = Stopwatch::start(&self.out);
         let mut outcome =
             Runner::new(&self.quiver, self.sweep, &self.runs).run(stop, progress, &mut stopwatch);
-        stopwatch.keep();
+        stopwatch.save();
         outcome.seconds = stopwatch.seconds();
         outcome
     }
 
-    /// An error unless all runs have finished.
-    pub fn check(&self, outcome: &Outcome) -> Result<()> {
+    /// Fails unless all runs have finished.
+    pub fn check(&self, outcome: &SweepOutcome) -> Result<()> {
         let finished = self.runs.iter().filter(|run| run.is_finished()).count();
         let (all, out) = (self.runs.len(), self.out.display());
         if outcome.stopped && finished < all {
             let text = format!(
-                "stopped with {finished} of {all} runs done; the same command with --out {out} resumes"
+                "stopped with {finished} of {all} runs done; run the same command with --out {out} to resume"
             );
             return Err(Stopped { text, killed: outcome.killed }.into());
         }
         if !outcome.failures.is_empty() {
             bail!(
-                "{} of {all} runs failed, and the same command retries them: {}",
+                "{} of {all} runs failed; run the same command to retry them: {}",
                 outcome.failures.len(),
                 outcome.failures.join("; ")
             );
@@ -88,14 +87,14 @@ impl<'a> Claim<'a> {
 
 /// How a sweep ended.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outcome {
+pub struct SweepOutcome {
     /// Why runs failed, one sentence each.
     pub failures: Vec<String>,
     /// Whether the user asked to stop.
     pub stopped: bool,
-    /// Whether runs were killed because the user asked twice or a run took too long to stop.
+    /// Whether runs were killed, because the user asked twice or a run took too long to stop.
     pub killed: bool,
-    /// Time that the sweep has taken, over all its starts.
+    /// Duration of the sweep over all its starts.
     pub seconds: f64,
 }
 

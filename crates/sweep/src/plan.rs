@@ -1,8 +1,8 @@
-//! Which runs make a sweep, where each is kept, and what they have in common.
+//! Plans the runs of a sweep: their settings, directories, and what they have in common.
 //!
-//! `sweep.json` in the sweep's folder records the settings that all runs share. A command with other settings is refused:
-//! half a table from one experiment and half from another looks like a table. Games, strategies and seeds may be added
-//! later, since each run is whole in itself.
+//! `sweep.json` in the sweep's folder records the settings that all runs share. A command with other settings is
+//! refused, because a table that mixes two experiments looks like any other. Games, strategies and seeds may be added
+//! later, since each run is independent of the others.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use run::checkpoint::numbers;
-use run::directory::{checkpoints, write_whole};
-use run::order::Sweep;
+use run::command::Sweep;
+use run::directory::{checkpoints, write_atomically};
 use serde::{Deserialize, Serialize};
 use settings::Resolved;
 use settings::SETTINGS;
@@ -28,17 +28,14 @@ pub const OWN: [&str; 2] = ["seed", "strategy"];
 pub struct Run {
     /// `boxing-ver-seed0`.
     pub name: String,
-    /// Canonical name.
+    /// The game's canonical name.
     pub game: String,
-    /// How experience is replayed.
     pub strategy: Strategy,
-    /// Of everything random.
     pub seed: u64,
-    /// All its settings.
     pub resolved: Resolved,
-    /// Its directory.
+    /// The run directory.
     pub path: PathBuf,
-    /// Its output.
+    /// The file with its output.
     pub log: PathBuf,
 }
 
@@ -53,13 +50,13 @@ impl Run {
         checkpoints(&self.path).join("final").is_dir()
     }
 
-    /// Whether there is a checkpoint to resume from. Without one the weights are lost, and the shards' transitions would
-    /// come from another network than the one that resumes.
+    /// Whether it has a checkpoint to resume from. Without one its weights are lost, and the shards' transitions would
+    /// come from another network than the resumed one.
     pub fn can_resume(&self) -> bool {
         self.path.join("config.toml").is_file() && !numbers(&checkpoints(&self.path)).is_empty()
     }
 
-    /// The arguments of `quiver` that start or resume it. Either way the run exits when its stdin closes.
+    /// The arguments of `quiver` that start or resume it. In both cases the run exits when its stdin closes.
     pub fn arguments(&self, sweep: &Sweep) -> Vec<String> {
         let path = self.path.display().to_string();
         if self.can_resume() {
@@ -75,7 +72,7 @@ impl Run {
     }
 }
 
-/// All runs of a sweep, seed by seed, so that an early end leaves whole comparisons.
+/// All runs of a sweep, ordered by seed, so that a sweep that is stopped early leaves complete comparisons.
 pub fn runs(out: &Path, first_seed: u64, sweep: &Sweep) -> Result<Vec<Run>> {
     let mut runs = Vec::new();
     for number in 0..sweep.seeds {
@@ -103,7 +100,7 @@ fn plan(out: &Path, sweep: &Sweep, game: &str, strategy: Strategy, seed: u64) ->
     Ok(Run { name, game: resolved.game.clone(), strategy, seed, resolved, path, log })
 }
 
-/// What all runs of a sweep share.
+/// The settings that all runs of a sweep share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Shared {
     preset: String,
@@ -118,9 +115,9 @@ impl Shared {
         Self { preset: preset.clone(), settings: shared.map(text).collect() }
     }
 
-    /// The first difference, as (setting, there, here).
+    /// The first difference, as (setting, value in `self`, value in `other`).
     fn difference(&self, other: &Self) -> Option<(String, String, String)> {
-        // A sweep of an older version lacks newer settings; its runs had what their preset says.
+        // The file of an older version lacks newer settings. Its runs had the values of their preset.
         let preset = presets::find(&self.preset).map(presets::Preset::settings);
         let default = |key: &str| preset.as_ref().ok().and_then(|settings| settings.get(key));
         let of = |shared: &Self, key: &str| {
@@ -134,13 +131,14 @@ impl Shared {
     }
 }
 
-/// Locks the folder for these runs until the file is dropped. Refuses a folder that another sweep uses or that holds other
-/// settings.
+/// Locks the folder for these runs until the file is dropped. Refuses a folder that another sweep uses or that holds
+/// other settings.
 pub(crate) fn claim(out: &Path, runs: &[Run]) -> Result<File> {
-    fs::create_dir_all(out).with_context(|| format!("can't make {}; choose another --out", out.display()))?;
+    fs::create_dir_all(out)
+        .with_context(|| format!("can't create {}: choose another --out", out.display()))?;
     let path = out.join("sweep.lock");
     let lock = File::options().create(true).truncate(false).write(true).open(&path);
-    let lock = lock.with_context(|| format!("can't write {}; choose another --out", path.display()))?;
+    let lock = lock.with_context(|| format!("can't write {}: choose another --out", path.display()))?;
     match lock.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -150,7 +148,9 @@ pub(crate) fn claim(out: &Path, runs: &[Run]) -> Result<File> {
             return Err(error).with_context(|| format!("can't lock {}", path.display()));
         }
     }
-    let Some(first) = runs.first() else { bail!("a sweep of no runs: name games, strategies and seeds") };
+    let Some(first) = runs.first() else {
+        bail!("the sweep has no runs: give at least one game, strategy and seed")
+    };
     let shared = Shared::of(first);
     match read(&out.join("sweep.json"))? {
         Some(there) => {
@@ -164,14 +164,14 @@ pub(crate) fn claim(out: &Path, runs: &[Run]) -> Result<File> {
         }
         None => {
             let path = out.join("sweep.json");
-            write_whole(&path, &serde_json::to_vec_pretty(&shared)?)
+            write_atomically(&path, &serde_json::to_vec_pretty(&shared)?)
                 .with_context(|| format!("can't write {}", path.display()))?;
         }
     }
     for folder in ["runs", "logs"] {
         let folder = out.join(folder);
         fs::create_dir_all(&folder)
-            .with_context(|| format!("can't make {}; choose another --out", folder.display()))?;
+            .with_context(|| format!("can't create {}: choose another --out", folder.display()))?;
     }
     Ok(lock)
 }
@@ -192,7 +192,7 @@ mod tests {
     use crate::testing::sweep;
 
     #[test]
-    fn every_game_strategy_and_seed_is_a_run_of_its_own() {
+    fn every_game_strategy_and_seed_is_its_own_run() {
         let out = tempfile::tempdir().unwrap();
         let runs = runs(out.path(), 4, &sweep(5_000)).unwrap();
         let names: Vec<_> = runs.iter().map(|run| run.name.as_str()).collect();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_from_before_a_setting_existed_can_be_resumed() {
+    fn a_sweep_started_before_a_setting_existed_can_be_resumed() {
         let out = tempfile::tempdir().unwrap();
         let claim_of = |sweep: &Sweep| claim(out.path(), &runs(out.path(), 4, sweep).unwrap());
         drop(claim_of(&sweep(5_000)).unwrap());

@@ -1,4 +1,4 @@
-//! Progress of a sweep, all runs together: a bar on a terminal, a plain line once a minute elsewhere.
+//! Progress of a sweep over all its runs: a bar on a terminal, otherwise a plain line once a minute.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -11,9 +11,9 @@ use crate::runner::tail;
 
 /// Time between two plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(60);
-/// Time between two changes of the bar.
+/// Time between two redraws of the bar.
 const BAR_EVERY: Duration = Duration::from_secs(1);
-/// A line of the training record has some 300 bytes.
+/// Bytes read from the end of a training record, whose lines have about 300 bytes.
 const RECORD_TAIL_BYTES: u64 = 4 << 10;
 
 /// How much of a sweep is done.
@@ -29,60 +29,60 @@ pub struct Status {
     pub running: usize,
     /// Frames trained, over all runs.
     pub frames: u64,
-    /// Frames when every run is finished; failed runs count as far as they came.
+    /// Frames when every run is finished. A failed run counts with the frames that it has trained.
     pub budget: u64,
 }
 
 /// The display of a sweep.
-pub struct Progress<'a> {
+pub struct SweepProgress<'a> {
     name: &'a str,
     bar: ProgressBar,
     terminal: bool,
-    say: &'a dyn Fn(&str),
+    print: &'a dyn Fn(&str),
     shown: Instant,
     started: (Instant, u64),
 }
 
-impl<'a> Progress<'a> {
-    /// A bar on a terminal, else plain lines through `say`. Lines begin with `name`.
-    pub fn new(name: &'a str, say: &'a dyn Fn(&str)) -> Self {
-        Self::shown(name, say, std::io::stderr().is_terminal())
+impl<'a> SweepProgress<'a> {
+    /// A bar on a terminal, otherwise plain lines through `print`. Lines begin with `name`.
+    pub fn new(name: &'a str, print: &'a dyn Fn(&str)) -> Self {
+        Self::shown(name, print, std::io::stderr().is_terminal())
     }
 
     /// Plain lines, also on a terminal.
-    pub fn plain(name: &'a str, say: &'a dyn Fn(&str)) -> Self {
-        Self::shown(name, say, false)
+    pub fn plain(name: &'a str, print: &'a dyn Fn(&str)) -> Self {
+        Self::shown(name, print, false)
     }
 
-    fn shown(name: &'a str, say: &'a dyn Fn(&str), terminal: bool) -> Self {
+    fn shown(name: &'a str, print: &'a dyn Fn(&str), terminal: bool) -> Self {
         let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
         let style = "{bar:16.cyan/blue} {percent:>3}% · {wide_msg}";
         bar.set_style(ProgressStyle::with_template(style).expect("the template is well formed"));
         let now = Instant::now();
-        Self { name, bar, terminal, say, shown: now, started: (now, 0) }
+        Self { name, bar, terminal, print, shown: now, started: (now, 0) }
     }
 
-    /// Reports what earlier starts have done.
+    /// Prints the size of the sweep and the progress of its earlier starts.
     pub fn begin(&mut self, status: &Status) {
         self.started = (Instant::now(), status.frames);
         self.bar.set_length(status.budget);
         self.bar.set_position(status.frames);
         let Status { runs, finished, frames, budget, .. } = *status;
-        let there = match frames {
+        let earlier = match frames {
             0 => String::new(),
             _ => format!("; {finished} runs and {} frames are done already", grouped(frames)),
         };
-        self.say(&format!("{runs} runs, {} frames in all{there}", grouped(budget)));
+        self.print_line(&format!("{runs} runs, {} frames in all{earlier}", grouped(budget)));
     }
 
     /// Prints a line above the bar.
-    pub fn say(&self, line: &str) {
+    pub fn print_line(&self, line: &str) {
         let line = format!("{}: {line}", self.name);
-        if self.terminal && !self.bar.is_finished() { self.bar.println(line) } else { (self.say)(&line) }
+        if self.terminal && !self.bar.is_finished() { self.bar.println(line) } else { (self.print)(&line) }
     }
 
-    /// Shows the status, which is computed only when it is due.
+    /// Shows the status if an update is due; only then is it computed.
     pub fn show(&mut self, status: impl FnOnce() -> Status) {
         if self.shown.elapsed() < if self.terminal { BAR_EVERY } else { LINE_EVERY } {
             return;
@@ -96,7 +96,7 @@ impl<'a> Progress<'a> {
             self.bar.set_message(text);
         } else {
             let percent = 100 * status.frames / status.budget.max(1);
-            self.say(&format!("{percent}% · {text}"));
+            self.print_line(&format!("{percent}% · {text}"));
         }
     }
 
@@ -106,8 +106,8 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// `3 of 12 runs done · 2 training · 450,000 of 1,800,000 frames · 31 min 0 s left`. The time left assumes the pace since this
-/// start, when `before` frames were done.
+/// `3 of 12 runs done · 2 training · 450,000 of 1,800,000 frames · 31 min 0 s left`. The time left assumes the pace
+/// since this start, when `before` frames were done.
 fn message(status: &Status, before: u64, running: Duration) -> String {
     let Status { runs, finished, failed, running: now, frames, budget } = *status;
     let mut parts = vec![format!("{finished} of {runs} runs done"), format!("{now} training")];
@@ -122,7 +122,7 @@ fn message(status: &Status, before: u64, running: Duration) -> String {
     parts.join(" · ")
 }
 
-/// Frames of a run, by the last whole line of its training record; 0 before there is one.
+/// Frames of a run, from the last complete line of its training record; 0 if there is none.
 pub fn frames(run: &Path) -> u64 {
     let text = tail(&run.join("training.jsonl"), RECORD_TAIL_BYTES).unwrap_or_default();
     let frames = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok()?.get("frames")?.as_u64();
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_message_has_the_whole_sweep_and_the_time_left() {
+    fn the_message_covers_the_whole_sweep_and_the_time_left() {
         let status =
             Status { runs: 12, finished: 3, failed: 0, running: 2, frames: 450_000, budget: 1_800_000 };
         assert_eq!(
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_record_counts_up_to_its_last_whole_line() {
+    fn a_torn_record_counts_up_to_its_last_complete_line() {
         let run = tempfile::tempdir().unwrap();
         assert_eq!(frames(run.path()), 0);
         let record = format!("{}{{\"frames\":7000,\"loss\":0.1}}\n{{\"frames\":80", "x".repeat(9_000) + "\n");

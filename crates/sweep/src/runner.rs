@@ -1,9 +1,9 @@
 //! Trains the runs of a sweep, a few at a time, each as a `quiver train` of its own.
 //!
-//! What is done is read from the runs' directories alone, so a sweep can be interrupted in any way and started again: a
-//! finished run is skipped, an unfinished one resumes from its checkpoint. A run that fails is reported and the others
-//! continue. If a sweep is killed, the runs that it started write a checkpoint and exit; a sweep that starts before they
-//! have exited finds them in use and waits.
+//! The runs' directories are the only state, so a sweep can be interrupted at any point and started again: a finished
+//! run is skipped, an unfinished one resumes from its checkpoint. A failed run is reported and the others continue. If
+//! a sweep is killed, the runs that it started write a checkpoint and exit; a sweep that starts before they have exited
+//! finds them in use and waits.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -15,20 +15,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use run::directory::{DirectoryError, check_free};
-use run::order::Sweep;
+use run::command::Sweep;
+use run::directory::{RunDirError, check_free};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::Outcome;
+use crate::SweepOutcome;
 use crate::plan::Run;
-use crate::progress::{Progress, Status, frames};
+use crate::progress::{Status, SweepProgress, frames};
 use crate::stopwatch::Stopwatch;
 
-/// How often runs are polled; also the longest delay of a signal.
+/// Time between two polls of the runs, and the longest delay until a signal is handled.
 const POLL_EVERY: Duration = Duration::from_millis(100);
-/// How often a run that another process trains is polled.
+/// Time between two polls of a run that another process trains.
 const POLL_ELSEWHERE_EVERY: Duration = Duration::from_secs(2);
-/// How long runs may take to write their checkpoints and end; `quiver train` itself gives its processes 23 s.
+/// How long runs may take to write their checkpoints and exit. `quiver train` itself gives its processes 23 s.
 const STOP_WAIT_MAX: Duration = Duration::from_secs(40);
 /// How much of a failed run's log is quoted.
 const QUOTED_LINES: usize = 5;
@@ -51,7 +51,7 @@ enum State {
     /// Another process trains it; last polled at this time.
     Elsewhere(Instant),
     Finished,
-    /// Why.
+    /// Its process failed, for this reason.
     Failed(String),
 }
 
@@ -62,8 +62,13 @@ impl<'a> Runner<'a> {
         Self { quiver, sweep, runs, states: runs.iter().map(state).collect() }
     }
 
-    /// Trains all runs; see [`crate::Claim::run`].
-    pub fn run(mut self, stop: &AtomicBool, progress: &mut Progress<'_>, time: &mut Stopwatch) -> Outcome {
+    /// Trains all runs; see [`crate::LockedSweep::run`].
+    pub fn run(
+        mut self,
+        stop: &AtomicBool,
+        progress: &mut SweepProgress<'_>,
+        time: &mut Stopwatch,
+    ) -> SweepOutcome {
         let mut stopping: Option<Instant> = None;
         let mut killed = false;
         progress.begin(&self.status());
@@ -71,7 +76,8 @@ impl<'a> Runner<'a> {
             let waited = stopping.is_some_and(|since| since.elapsed() > STOP_WAIT_MAX);
             match (stop.swap(false, Ordering::Relaxed), stopping) {
                 (true, None) => {
-                    progress.say("stopping, each run writes a checkpoint (once more: quit at once)");
+                    progress
+                        .print_line("stopping: each run writes a checkpoint (Ctrl-C again: quit at once)");
                     self.each_child(terminate);
                     stopping = Some(Instant::now());
                 }
@@ -95,10 +101,10 @@ impl<'a> Runner<'a> {
             thread::sleep(POLL_EVERY);
         }
         progress.end();
-        Outcome { failures: self.failures(), stopped: stopping.is_some(), killed, seconds: 0.0 }
+        SweepOutcome { failures: self.failures(), stopped: stopping.is_some(), killed, seconds: 0.0 }
     }
 
-    /// Whether there is a run left to wait for.
+    /// Whether a run is left to wait for.
     fn is_busy(&self, stopping: bool) -> bool {
         self.states.iter().any(|state| match state {
             State::Running(_) => true,
@@ -107,8 +113,8 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// Starts runs while there is room for them.
-    fn start_due(&mut self, progress: &Progress<'_>) {
+    /// Starts runs until the limit of parallel runs is reached.
+    fn start_due(&mut self, progress: &SweepProgress<'_>) {
         for index in 0..self.runs.len() {
             let busy = |state: &&State| matches!(state, State::Running(_) | State::Elsewhere(_));
             if self.states.iter().filter(busy).count() >= self.sweep.parallel.max(1) {
@@ -119,11 +125,12 @@ impl<'a> Runner<'a> {
             }
             let run = &self.runs[index];
             self.states[index] = if is_elsewhere(run) {
-                progress.say(&format!("{} is being trained by another process; waiting for it", run.name));
+                progress
+                    .print_line(&format!("{} is being trained by another process; waiting for it", run.name));
                 State::Elsewhere(Instant::now())
             } else {
                 let verb = if run.can_resume() { "resuming" } else { "starting" };
-                progress.say(&format!("{verb} {}", run.name));
+                progress.print_line(&format!("{verb} {}", run.name));
                 match start(self.quiver, self.sweep, run) {
                     Ok(child) => State::Running(child),
                     Err(error) => State::Failed(format!("{}: {error:#}", run.name)),
@@ -132,15 +139,15 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Checks whether a run has ended, and how.
-    fn poll(&mut self, index: usize, stopping: bool, progress: &Progress<'_>) {
+    /// Checks whether a run has ended, and how it ended.
+    fn poll(&mut self, index: usize, stopping: bool, progress: &SweepProgress<'_>) {
         let run = &self.runs[index];
         let next = match &mut self.states[index] {
             State::Running(child) => match child.try_wait() {
                 Ok(None) => return,
                 Ok(Some(_)) if run.is_finished() => State::Finished,
                 Ok(Some(_)) if stopping => State::Waiting,
-                // A killed sweep's launcher still held the run when this child started.
+                // The launcher of a killed sweep still held the run when this child started.
                 Ok(Some(_)) if is_elsewhere(run) => State::Elsewhere(Instant::now()),
                 Ok(Some(status)) => {
                     State::Failed(format!("{} ended with {status}{}", run.name, log_tail(run)))
@@ -156,11 +163,11 @@ impl<'a> Runner<'a> {
         };
         match &next {
             State::Finished => {
-                // A finished run is evaluated and plotted without its replay, which is large.
+                // Deletes the replay, which is large. A finished run is evaluated and plotted without it.
                 let _ = fs::remove_dir_all(run.path.join("replay"));
-                progress.say(&format!("{} is done", run.name));
+                progress.print_line(&format!("{} is done", run.name));
             }
-            State::Failed(why) => progress.say(why),
+            State::Failed(why) => progress.print_line(why),
             _ => {}
         }
         self.states[index] = next;
@@ -202,38 +209,39 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// However a sweep ends, its runs write a checkpoint.
+/// However the sweep ends, its runs are asked to write a checkpoint.
 impl Drop for Runner<'_> {
     fn drop(&mut self) {
         self.each_child(terminate);
     }
 }
 
-/// Asks a run to write a checkpoint and exit. The child is not reaped yet, so the pid is still its own.
+/// Asks a run to write a checkpoint and exit. The child is not reaped yet, so its pid can't belong to another process.
 fn terminate(child: &mut Child) {
     let _ = kill_process(Pid::from_child(child), Signal::TERM);
 }
 
-/// Starts a run in a process group of its own, so that Ctrl-C in a terminal reaches only the sweep, which forwards it once.
-/// If the sweep dies, the run's stdin closes and the run exits by itself.
+/// Starts a run in its own process group, so that Ctrl-C in a terminal reaches only the sweep, which forwards it once.
+/// If the sweep dies, the run's stdin closes and the run exits.
 fn start(quiver: &Path, sweep: &Sweep, run: &Run) -> Result<Child> {
     if !run.can_resume() && run.path.exists() {
-        // The run was killed before its first checkpoint.
-        fs::remove_dir_all(&run.path).with_context(|| format!("can't clear {}", run.path.display()))?;
+        // The run was killed before its first checkpoint, so it starts over.
+        fs::remove_dir_all(&run.path).with_context(|| format!("can't delete {}", run.path.display()))?;
     }
     let arguments = run.arguments(sweep);
     let open = || File::options().create(true).append(true).open(&run.log);
-    let mut log = open().with_context(|| format!("can't write {}; free some space", run.log.display()))?;
+    let mut log =
+        open().with_context(|| format!("can't write {}: free some disk space", run.log.display()))?;
     writeln!(log, "$ quiver {}", arguments.join(" "))?;
     let errors = log.try_clone()?;
     let mut command = Command::new(quiver);
     command.args(arguments).stdin(Stdio::piped()).stdout(log).stderr(errors).process_group(0);
-    command.spawn().with_context(|| format!("can't start {}; run `make build`", quiver.display()))
+    command.spawn().with_context(|| format!("can't start {}: run `make build`", quiver.display()))
 }
 
 /// Whether another process trains the run now.
 fn is_elsewhere(run: &Run) -> bool {
-    matches!(check_free(&run.path), Err(DirectoryError::InUse(_)))
+    matches!(check_free(&run.path), Err(RunDirError::InUse(_)))
 }
 
 /// The end of a run's log.

@@ -1,29 +1,29 @@
-//! How long a sweep has taken, over all its starts.
+//! The duration of a sweep over all its starts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use run::directory::write_whole;
+use run::directory::write_atomically;
 
-/// How often the time is saved: at most this much is lost if the sweep is killed.
-const KEEP_EVERY: Duration = Duration::from_secs(5);
+/// Time between two saves: at most this much is lost if the sweep is killed.
+const SAVE_EVERY: Duration = Duration::from_secs(5);
 
-/// Continues from the time of the last start.
+/// A stopwatch that continues from the time of the last start.
 #[derive(Debug)]
 pub struct Stopwatch {
     path: PathBuf,
     before: f64,
     started: Instant,
-    kept: Instant,
+    saved: Instant,
 }
 
 impl Stopwatch {
-    /// Starts, or continues. An unreadable file counts as none.
+    /// Starts, or continues from the saved time. An unreadable file counts as 0.
     pub fn start(out: &Path) -> Self {
         let (path, now) = (out.join("sweep.seconds"), Instant::now());
         let before = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
-        Self { path, before: before.unwrap_or_default(), started: now, kept: now }
+        Self { path, before: before.unwrap_or_default(), started: now, saved: now }
     }
 
     /// Time over all starts.
@@ -31,17 +31,17 @@ impl Stopwatch {
         self.before + self.started.elapsed().as_secs_f64()
     }
 
-    /// Saves the time when that is due. A failure to write is ignored.
+    /// Saves the time if a save is due. A failure to write is ignored.
     pub fn tick(&mut self) {
-        if self.kept.elapsed() >= KEEP_EVERY {
-            self.keep();
+        if self.saved.elapsed() >= SAVE_EVERY {
+            self.save();
         }
     }
 
     /// Saves the time.
-    pub fn keep(&mut self) {
-        self.kept = Instant::now();
-        let _ = write_whole(&self.path, self.seconds().to_string().as_bytes());
+    pub fn save(&mut self) {
+        self.saved = Instant::now();
+        let _ = write_atomically(&self.path, self.seconds().to_string().as_bytes());
     }
 }
 
@@ -55,7 +55,7 @@ mod tests {
         assert!(Stopwatch::start(out.path()).seconds() < 100.0);
         fs::write(out.path().join("sweep.seconds"), "1000").unwrap();
         let mut second = Stopwatch::start(out.path());
-        second.keep();
+        second.save();
         let third = Stopwatch::start(out.path());
         assert!((1000.0..1100.0).contains(&third.seconds()));
     }

@@ -1,10 +1,10 @@
-//! A sweep over CartPole, and a shell script in the place of `quiver`.
+//! A sweep over CartPole, and a shell script that fakes `quiver`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use run::order::Sweep;
+use run::command::Sweep;
 use value::Strategy;
 
 /// A sweep over CartPole, which needs no ROM: three strategies, two seeds.
@@ -48,8 +48,8 @@ evaluation 500 $((score + seed)) >>"$run/evaluations.jsonl"
 mkdir -p "$run/checkpoints/final"
 "#;
 
-/// Writes the fake into a folder, with `body` run before the final evaluation. Another process writes it: executing a file
-/// that this process has just written can fail with ETXTBSY while other tests fork.
+/// Writes the fake into a folder, with `body` run before the final evaluation. Another process writes it, because
+/// executing a file that this process has just written can fail with ETXTBSY while other tests fork.
 pub fn fake(folder: &Path, body: &str) -> PathBuf {
     let (source, path) = (folder.join("fake.sh"), folder.join("quiver"));
     fs::write(&source, SCRIPT.replace("BODY", body)).unwrap();

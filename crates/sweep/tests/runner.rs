@@ -1,4 +1,4 @@
-//! Whole sweeps with a shell script in the place of `quiver`: which runs are started, resumed, skipped and reported.
+//! Whole sweeps with a shell script that fakes `quiver`: which runs are started, resumed, skipped and reported.
 
 use std::fs;
 use std::path::Path;
@@ -6,23 +6,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use run::order::Sweep;
+use run::command::Sweep;
 use sweep::testing::{fake, started, sweep};
-use sweep::{Claim, Outcome, Progress, Stopped, plan};
+use sweep::{LockedSweep, Stopped, SweepOutcome, SweepProgress, plan};
 use value::Strategy;
 
 /// Longer than anything here takes on the busiest machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const WAIT_MAX: Duration = Duration::from_secs(120);
 
 const SEED: u64 = 4;
 
-fn run_all(out: &Path, sweep: &Sweep, quiver: &Path, stop: &AtomicBool) -> Result<Outcome> {
-    let claim = Claim::new(out, SEED, sweep, quiver.to_owned())?;
-    let outcome = claim.run(stop, &mut Progress::plain("sweep", &|_| {}));
+fn run_all(out: &Path, sweep: &Sweep, quiver: &Path, stop: &AtomicBool) -> Result<SweepOutcome> {
+    let claim = LockedSweep::new(out, SEED, sweep, quiver.to_owned())?;
+    let outcome = claim.run(stop, &mut SweepProgress::plain("sweep", &|_| {}));
     claim.check(&outcome).map(|()| outcome)
 }
 
-fn train(out: &Path, sweep: &Sweep, quiver: &Path) -> Result<Outcome> {
+fn train(out: &Path, sweep: &Sweep, quiver: &Path) -> Result<SweepOutcome> {
     run_all(out, sweep, quiver, &AtomicBool::new(false))
 }
 
@@ -54,7 +54,7 @@ fn a_stopped_sweep_resumes_where_it_was() {
     let outcome = std::thread::scope(|scope| {
         scope.spawn(|| {
             let started = Instant::now();
-            while !both_wait() && started.elapsed() < PATIENCE {
+            while !both_wait() && started.elapsed() < WAIT_MAX {
                 std::thread::sleep(Duration::from_millis(20));
             }
             stop.store(true, Ordering::Relaxed);
@@ -62,7 +62,7 @@ fn a_stopped_sweep_resumes_where_it_was() {
         run_all(&out, &sweep(5_000), &quiver, &stop)
     });
     let error = outcome.unwrap_err();
-    assert!(!error.downcast_ref::<Stopped>().unwrap().killed, "all runs ended by themselves");
+    assert!(!error.downcast_ref::<Stopped>().unwrap().killed, "all runs exited by themselves");
     assert!(error.to_string().contains("3 of 6 runs done"), "{error}");
 
     fs::write(folder.path().join("go"), "").unwrap();
@@ -89,7 +89,7 @@ fn a_run_that_fails_is_reported_and_the_others_continue() {
     assert_eq!(started(folder.path()).len(), 6);
     let before = started(folder.path()).len();
     train(&out, &sweep(5_000), &fake(folder.path(), "")).unwrap();
-    assert_eq!(started(folder.path()).len() - before, 1, "only what failed is tried again");
+    assert_eq!(started(folder.path()).len() - before, 1, "only the failed run is retried");
 }
 
 #[test]
@@ -100,19 +100,20 @@ fn a_run_that_another_process_trains_is_waited_for() {
     let run = plan::runs(&out, SEED, &sweep).unwrap().remove(0);
     let held = run::RunDir::create(&run.path, &run.resolved).unwrap();
     fs::create_dir_all(run.path.join("checkpoints/250")).unwrap();
-    let said = std::sync::Mutex::new(Vec::new());
+    let printed = std::sync::Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let started = Instant::now();
-            let waits = || said.lock().unwrap().iter().any(|line: &String| line.contains("another process"));
-            while !waits() && started.elapsed() < PATIENCE {
+            let waits =
+                || printed.lock().unwrap().iter().any(|line: &String| line.contains("another process"));
+            while !waits() && started.elapsed() < WAIT_MAX {
                 std::thread::sleep(Duration::from_millis(20));
             }
             drop(held);
         });
-        let say = |line: &str| said.lock().unwrap().push(line.to_owned());
-        let claim = Claim::new(&out, SEED, &sweep, fake(folder.path(), "")).unwrap();
-        let outcome = claim.run(&AtomicBool::new(false), &mut Progress::plain("sweep", &say));
+        let print = |line: &str| printed.lock().unwrap().push(line.to_owned());
+        let claim = LockedSweep::new(&out, SEED, &sweep, fake(folder.path(), "")).unwrap();
+        let outcome = claim.run(&AtomicBool::new(false), &mut SweepProgress::plain("sweep", &print));
         claim.check(&outcome).unwrap();
     });
     assert_eq!(started(folder.path()).len(), 1);

@@ -3,30 +3,30 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-/// Said for each flag: a heading for all would go on over the flags of whoever includes these.
+/// Set on each flag: a heading for the struct would also apply to the flags that follow in the including struct.
 const HEADING: &str = "Log and metrics";
 
-/// Log, metrics and health.
+/// Flags for logging, metrics and health.
 #[derive(clap::Args, Clone, Debug)]
 pub struct TelemetryArgs {
-    /// Where /metrics (Prometheus) and /healthz are served. Port 0 picks a free one, and the log says which
+    /// Address of /metrics (Prometheus) and /healthz. Port 0 selects a free port, which the log reports
     #[arg(long, help_heading = HEADING, value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))]
     pub metrics_listen: SocketAddr,
 
-    /// Write {"name", "pid", "metrics"} to this file as JSON once /metrics is served, so that others find it
+    /// Write {"name", "pid", "metrics"} to this file as JSON once /metrics is served, so that other programs find it
     #[arg(long, help_heading = HEADING, value_name = "PATH")]
     pub status_file: Option<PathBuf>,
 
-    /// How log lines look, on standard error
+    /// Format of log lines on stderr
     #[arg(long, help_heading = HEADING, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
 
-    /// The least important lines that are logged
+    /// Minimum level of log lines
     #[arg(long, help_heading = HEADING, value_enum, default_value_t = LogLevel::Info)]
     pub log_level: LogLevel,
 }
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
@@ -35,16 +35,16 @@ pub enum LogFormat {
     Json,
 }
 
-/// How important a log line is.
+/// Minimum level of log lines.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Something failed and was not mended.
+    /// Failures that were not recovered.
     Error,
-    /// Something is wrong, and the process goes on.
+    /// Problems despite which the process continues.
     Warn,
-    /// What an operator wants to know hourly.
+    /// Events that an operator wants to see every hour.
     Info,
-    /// What one wants to know while looking for a fault.
+    /// Details for debugging.
     Debug,
     /// Everything.
     Trace,

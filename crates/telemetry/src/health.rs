@@ -1,8 +1,8 @@
-//! Whether a process is well, as it says itself.
+//! The health of a process, as it reports it on `/healthz`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What `/healthz` answers. All clones are one.
+/// The state that `/healthz` reports. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Health(Arc<Mutex<State>>);
 
@@ -15,24 +15,24 @@ enum State {
 }
 
 impl Health {
-    /// A process that is starting, which is not ready for work: 503.
-    #[expect(clippy::new_without_default, reason = "where health begins should be seen in the code")]
+    /// The process is starting and not ready for work: 503.
+    #[expect(clippy::new_without_default, reason = "the initial state should be explicit at the call site")]
     pub fn new() -> Self {
         Self(Arc::new(Mutex::new(State::Starting)))
     }
 
-    /// It works: 200.
+    /// The process works: 200.
     pub fn ready(&self) {
         self.set(State::Ready);
     }
 
-    /// It is well, and waits for someone else: 200, and the answer says for what ("the learner to come back"). A
-    /// restart would not help, so a waiting process must not look ill.
+    /// The process is blocked on another process: 200, with the reason in the body ("the learner to come back"). A
+    /// restart would not help, so a blocked process must not report an error.
     pub fn waiting(&self, reason: impl Into<String>) {
         self.set(State::Waiting(reason.into()));
     }
 
-    /// It is about to end: 503. Nothing changes that any more.
+    /// The process is shutting down: 503. This state is final.
     pub fn stopping(&self) {
         self.set(State::Stopping);
     }
@@ -44,7 +44,7 @@ impl Health {
         }
     }
 
-    /// HTTP status and text.
+    /// HTTP status and body.
     pub(crate) fn answer(&self) -> (u16, String) {
         match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             State::Starting => (503, "starting".into()),
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_waits_is_healthy_and_one_that_stops_never_is_again() {
+    fn a_waiting_process_is_healthy_and_a_stopping_one_stays_unhealthy() {
         let health = Health::new();
         assert_eq!(health.answer(), (503, "starting".into()));
         health.ready();

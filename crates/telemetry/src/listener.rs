@@ -1,6 +1,6 @@
-//! The listener behind `/metrics`, `/healthz` and, for who has one, a page for people.
+//! The HTTP server for `/metrics`, `/healthz` and an optional status page.
 //!
-//! Plain HTTP/1 for Prometheus, probes and browsers. It is on loopback unless told otherwise, and serves no secrets.
+//! Plain HTTP/1 for Prometheus, probes and browsers. It listens on loopback by default and serves no secrets.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,18 +17,17 @@ use tracing::info;
 use crate::process::Process;
 use crate::{Health, TelemetryArgs, status_file};
 
-/// Draws an HTML page of how things stand.
+/// Renders the HTML status page.
 pub type Page = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// A page has its style and script within itself, and may ask for itself again. Nothing else is loaded, whatever gets into
-/// it.
+/// Content security policy of the page: style and script are inline, and the page may only reload itself. Injected
+/// content cannot load anything else.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; \
                            base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Serves `/metrics` and `/healthz` for as long as the runtime lives, and answers with the address.
+/// Serves `/metrics` and `/healthz` until the runtime ends. Returns the bound address.
 ///
-/// The system's own metrics of this process are added to the registry. The status file is written when the listener is
-/// up.
+/// It adds the system's metrics of this process to the registry, and writes the status file once the listener is bound.
 pub async fn serve(
     args: &TelemetryArgs,
     name: &str,
@@ -57,25 +56,25 @@ async fn serve_beside(
     registry: Registry,
     health: Health,
 ) -> anyhow::Result<SocketAddr> {
-    registry.register(Box::new(Process::new()?)).context("process metrics are registered already")?;
-    let wished = args.metrics_listen;
-    let listener = TcpListener::bind(wished)
+    registry.register(Box::new(Process::new()?)).context("process metrics are already registered")?;
+    let requested = args.metrics_listen;
+    let listener = TcpListener::bind(requested)
         .await
-        .with_context(|| format!("cannot listen on {wished}; choose another --metrics-listen"))?;
+        .with_context(|| format!("cannot listen on {requested}; choose another --metrics-listen"))?;
     let address = listener.local_addr()?;
     let router = router
         .route("/metrics", get(async move || metrics(&registry)))
         .route("/healthz", get(async move || healthz(&health)));
-    // It ends with the runtime. Accept errors are retried inside, so there is nothing to wait for.
+    // The task ends with the runtime. axum retries accept errors itself, so the handle is not needed.
     tokio::spawn(async move { axum::serve(listener, router).await });
     if let Some(path) = &args.status_file {
         status_file::write(path, name, address)?;
     }
-    info!(name, metrics = %format_args!("http://{address}/metrics"), "metrics are served");
+    info!(name, metrics = %format_args!("http://{address}/metrics"), "serving metrics");
     Ok(address)
 }
 
-/// Drawing takes milliseconds, for which a thread that serves others must not be held.
+/// Rendering takes milliseconds, so it runs on a blocking thread and does not delay other requests.
 async fn show(page: Page) -> Response {
     match tokio::task::spawn_blocking(move || page()).await {
         Ok(text) => {
@@ -88,7 +87,9 @@ async fn show(page: Page) -> Response {
             ];
             (headers, text).into_response()
         }
-        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "the page can't be drawn\n").into_response(),
+        Err(_) => {
+            (StatusCode::INTERNAL_SERVER_ERROR, "cannot render the page, see the log\n").into_response()
+        }
     }
 }
 

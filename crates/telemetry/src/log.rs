@@ -1,6 +1,4 @@
-//! The log: `tracing` to standard error.
-//!
-//! Standard output is left to what a command prints as its result.
+//! The log: `tracing` to stderr. Stdout is reserved for the results of commands.
 
 use std::io::{IsTerminal, stderr};
 
@@ -13,10 +11,11 @@ use tracing_subscriber::{Layer, fmt, registry};
 
 use crate::{LogFormat, LogLevel, TelemetryArgs};
 
-/// Libraries that log every HTTP/2 frame when asked for details. Theirs are not what one looks for in ours.
-const TALKATIVE: [&str; 5] = ["h2", "hyper", "hyper_util", "tonic", "tower"];
+/// Libraries that log every HTTP/2 frame at debug level. They never log below info, so that our own details stay
+/// readable.
+const NOISY: [&str; 5] = ["h2", "hyper", "hyper_util", "tonic", "tower"];
 
-/// Starts the log. Call it once, before anything is logged.
+/// Initializes the log. Call it once, before the first log line.
 pub fn init(args: &TelemetryArgs) -> anyhow::Result<()> {
     let level = match args.log_level {
         LogLevel::Error => LevelFilter::ERROR,
@@ -26,12 +25,12 @@ pub fn init(args: &TelemetryArgs) -> anyhow::Result<()> {
         LogLevel::Trace => LevelFilter::TRACE,
     };
     let quieter = level.min(LevelFilter::INFO);
-    let levels = TALKATIVE.map(|target| (target, quieter));
+    let levels = NOISY.map(|target| (target, quieter));
     let filter = Targets::new().with_default(level).with_targets(levels);
     let lines = fmt::layer().with_writer(stderr).with_ansi(stderr().is_terminal());
     let lines = match args.log_format {
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    registry().with(lines.with_filter(filter)).try_init().context("the log was started twice")
+    registry().with(lines.with_filter(filter)).try_init().context("the log is already initialized")
 }

@@ -1,4 +1,4 @@
-//! Declares the metrics of a process: one line for each, with its field, type, name and help.
+//! Declares the metrics of a process: one line per metric, with field, type, name and help text.
 
 use prometheus::core::Collector;
 use prometheus::{
@@ -10,7 +10,7 @@ use prometheus::{
 ///
 /// ```
 /// telemetry::metrics! {
-///     /// What a kettle exports.
+///     /// Metrics of a kettle.
 ///     pub struct Kettle(new) {
 ///         boils: prometheus::IntCounter = new.counter("kettle_boils_total", "Times that water boiled"),
 ///         heating: prometheus::IntGauge = new.count("kettle_heating", "1 while the kettle heats"),
@@ -41,7 +41,8 @@ macro_rules! metrics {
     };
 }
 
-/// Creates metrics in a registry, for [`metrics!`](crate::metrics!). Each function panics if the registry already has the name.
+/// Creates metrics in a registry, for [`metrics!`](crate::metrics!). Every function panics if the name is already
+/// registered.
 #[derive(Clone, Copy, Debug)]
 pub struct NewMetric<'a>(pub &'a Registry);
 
@@ -52,60 +53,61 @@ impl NewMetric<'_> {
         metric
     }
 
-    /// A count of events.
+    /// A counter of events.
     pub fn counter(self, name: &str, help: &str) -> IntCounter {
         self.add(IntCounter::new(name, help))
     }
 
-    /// A sum that is not a whole number, such as seconds.
+    /// A counter with fractions, such as seconds.
     pub fn sum(self, name: &str, help: &str) -> Counter {
         self.add(Counter::new(name, help))
     }
 
-    /// A reading.
+    /// A gauge.
     pub fn gauge(self, name: &str, help: &str) -> Gauge {
         self.add(Gauge::new(name, help))
     }
 
-    /// A reading that is NaN until it is first set, because 0 could be a value.
+    /// A gauge that is NaN until it is first set, because 0 could be a value.
     pub fn score(self, name: &str, help: &str) -> Gauge {
         let gauge = self.gauge(name, help);
         gauge.set(f64::NAN);
         gauge
     }
 
-    /// A number of things that there are.
+    /// A gauge of whole numbers.
     pub fn count(self, name: &str, help: &str) -> IntGauge {
         self.add(IntGauge::new(name, help))
     }
 
-    /// The events with one value of a label.
+    /// A counter for one value of a label.
     pub fn counter_of(self, (name, help, label): (&str, &str, &str), value: &str) -> IntCounter {
         self.add(IntCounter::with_opts(Opts::new(name, help).const_label(label, value)))
     }
 
-    /// A count of events by label. All `values` are exported from the start.
+    /// Counters by label. All `values` are exported from the start.
     pub fn counters(self, name: &str, help: &str, label: &str, values: &[&str]) -> IntCounterVec {
         let counters = self.add(IntCounterVec::new(Opts::new(name, help), &[label]));
         values.iter().for_each(|value| drop(counters.with_label_values(&[*value])));
         counters
     }
 
-    /// Sums by label. All `values` are exported from the start.
+    /// Counters with fractions, by label. All `values` are exported from the start.
     pub fn sums(self, name: &str, help: &str, label: &str, values: &[&str]) -> CounterVec {
         let sums = self.add(CounterVec::new(Opts::new(name, help), &[label]));
         values.iter().for_each(|value| drop(sums.with_label_values(&[*value])));
         sums
     }
 
-    /// Numbers of things by label. All `values` are exported from the start.
+    /// Gauges of whole numbers, by label. All `values` are exported from the start.
     pub fn counts(self, name: &str, help: &str, label: &str, values: &[&str]) -> IntGaugeVec {
         let counts = self.add(IntGaugeVec::new(Opts::new(name, help), &[label]));
         values.iter().for_each(|value| drop(counts.with_label_values(&[*value])));
         counts
     }
 
-    /// A histogram of `count` buckets from `first` up, each `factor` times as wide as the one before.
+    /// A histogram with `count` buckets. The first upper bound is `first`; each further one is `factor` times the
+    /// previous.
     pub fn histogram(self, name: &str, help: &str, (first, factor, count): (f64, f64, usize)) -> Histogram {
         let buckets = exponential_buckets(first, factor, count).expect("a growing series");
         self.add(Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets)))

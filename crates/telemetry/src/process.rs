@@ -1,4 +1,4 @@
-//! What the system knows of this process, read when it is asked for.
+//! Process metrics from the operating system, read at every scrape.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,11 +8,11 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Counter, Gauge, IntGauge};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Start time, resident memory and CPU time, by the names that Prometheus' own clients use.
+/// Start time, resident memory and CPU time, under the names that Prometheus' own clients use.
 pub(crate) struct Process {
     start_time: Gauge,
     resident_memory: IntGauge,
-    /// Two scrapes at once must not both add what is new.
+    /// Locked, because two concurrent scrapes must not add the same CPU time twice.
     cpu: Mutex<Counter>,
     descriptions: Vec<Desc>,
 }
@@ -48,7 +48,7 @@ impl Collector for Process {
     }
 }
 
-/// The second figure of statm is the resident set in pages.
+/// The second field of `/proc/self/statm` is the resident set in pages.
 fn resident_memory_bytes() -> Option<i64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: i64 = statm.split_whitespace().nth(1)?.parse().ok()?;
@@ -66,7 +66,7 @@ mod tests {
     use prometheus::{Registry, TextEncoder};
 
     #[test]
-    fn memory_and_time_are_there_at_every_scrape() {
+    fn every_scrape_has_memory_and_time() {
         let registry = Registry::new();
         registry.register(Box::new(Process::new().unwrap())).unwrap();
         let text = || TextEncoder::new().encode_to_string(&registry.gather()).unwrap();

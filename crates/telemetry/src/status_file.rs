@@ -1,11 +1,11 @@
-//! A file that tells others where a process can be looked at.
+//! The status file: tells other programs where a process serves its metrics.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use anyhow::Context;
 
-/// Writes the file whole or not at all: a reader that polls for it never sees half of it.
+/// Writes the file atomically: a reader that polls for it never sees a partial file.
 pub(crate) fn write(path: &Path, name: &str, address: SocketAddr) -> anyhow::Result<()> {
     let pid = std::process::id();
     let text = content(name, pid, address);
@@ -21,7 +21,7 @@ fn content(name: &str, pid: u32, address: SocketAddr) -> String {
     format!("{{\"name\":{name},\"pid\":{pid},\"metrics\":\"http://{address}\"}}\n")
 }
 
-/// "Every interface" is nowhere one can connect to.
+/// Replaces the unspecified address ("all interfaces") by loopback, because a client cannot connect to it.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -31,7 +31,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// A JSON string.
+/// Quotes and escapes a JSON string.
 fn quoted(text: &str) -> String {
     let escape = |character: char| match character {
         '"' | '\\' => format!("\\{character}"),

@@ -1,4 +1,4 @@
-//! The listener as Prometheus, a probe and a launcher see it.
+//! The metrics listener, as Prometheus, a probe and the launcher see it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -32,13 +32,13 @@ async fn get(address: SocketAddr, path: &'static str) -> String {
 }
 
 #[tokio::test]
-async fn metrics_health_and_the_status_file_are_there() {
+async fn metrics_health_and_the_status_file_are_served() {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("status-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let file = directory.join("status.json");
     let args = args(&["--status-file", file.to_str().unwrap()]);
     let (registry, health) = (Registry::new(), Health::new());
-    let counter = IntCounter::new("actor_frames_total", "Frames played").unwrap();
+    let counter = IntCounter::new("quiver_actor_frames_total", "Frames played").unwrap();
     registry.register(Box::new(counter.clone())).unwrap();
     counter.inc_by(5);
     let address = telemetry::serve(&args, "actor-0", registry.clone(), health.clone()).await.unwrap();
@@ -55,7 +55,7 @@ async fn metrics_health_and_the_status_file_are_there() {
         metrics.starts_with("HTTP/1.1 200 OK") && metrics.contains("text/plain; version=0.0.4"),
         "{metrics}"
     );
-    assert!(metrics.contains("\nactor_frames_total 5\n") && metrics.contains("\nprocess_cpu_seconds_total "));
+    assert!(metrics.contains("\nquiver_actor_frames_total 5\n") && metrics.contains("\nprocess_cpu_seconds_total "));
     assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 503"));
     health.waiting("the learner");
     let answer = get(address, "/healthz").await;
@@ -64,7 +64,7 @@ async fn metrics_health_and_the_status_file_are_there() {
         "{answer}"
     );
     assert!(get(address, "/secrets").await.starts_with("HTTP/1.1 404"));
-    assert!(get(address, "/").await.starts_with("HTTP/1.1 404"), "there is no page unless there is one");
+    assert!(get(address, "/").await.starts_with("HTTP/1.1 404"), "without a page / is not found");
 
     let taken = format!("{address}");
     let again =
@@ -73,7 +73,7 @@ async fn metrics_health_and_the_status_file_are_there() {
 }
 
 #[tokio::test]
-async fn a_page_is_drawn_anew_for_whoever_asks_and_all_else_is_as_without() {
+async fn a_page_is_rendered_for_every_request_and_the_rest_is_unchanged() {
     let drawn = AtomicU32::new(0);
     let page = Arc::new(move || format!("<p>{}</p>", drawn.fetch_add(1, Ordering::Relaxed)));
     let health = Health::new();
@@ -94,7 +94,7 @@ async fn a_page_is_drawn_anew_for_whoever_asks_and_all_else_is_as_without() {
 }
 
 #[tokio::test]
-async fn a_page_that_cannot_be_drawn_is_an_error_and_not_the_end() {
+async fn a_page_that_fails_to_render_is_an_error_and_the_server_continues() {
     let page = Arc::new(|| -> String { panic!("nothing to draw with") });
     let (registry, health) = (Registry::new(), Health::new());
     let address = telemetry::serve_with_page(&args(&[]), "learner", registry, health, page).await.unwrap();

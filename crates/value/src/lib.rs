@@ -1,7 +1,7 @@
 //! The mathematics of *Revisiting Prioritized Experience Replay: A Value Perspective*
 //! (Li, Lu, Miao, 2021) in f64 on plain slices.
 //!
-//! The paper asks what one experience is worth. Replaying it changes one number, Q(s,a), by the
+//! The paper analyses the value of one experience. Replaying it changes one number, Q(s,a), by the
 //! actual change `td` = α·TD; the value of the state then changes by EVB, which splits into what
 //! a better policy brings (PIV) and what a better estimate brings (EIV). |TD| bounds all three,
 //! and for soft Q-learning ρ·|TD| is a tighter bound: that product is the priority of valuable
@@ -14,27 +14,27 @@
 //! range, a temperature above zero) are debug assertions: breaking one is the caller's bug, and
 //! configuration is where a person's input is checked. A NaN among the values makes the soft functions
 //! and [`hard::value`] NaN, which [`Priority::try_new`] refuses; [`hard::greedy`] and
-//! [`metrics::hard`] only compare values, and want none.
+//! [`experience_value::hard`] only compare values, and want none.
 //!
 //! | in the paper | here |
 //! |---|---|
 //! | soft value V(s) = β·log Σ exp(Q/β), policy π = softmax(Q/β) | [`soft::value`], [`soft::policy`] |
 //! | the same value as E\[Q − β·log π\] (the text drops the β) | [`target::double_soft_value`] with one Q twice |
 //! | TD error of Q-learning and of soft Q-learning | [`target::td_error`] of [`target::n_step`] and [`target::n_step_soft`] |
-//! | EVB = V_new(s) − V_old(s), PIV, EIV for Q-learning | [`metrics::hard`] |
-//! | theorem 1: \|EVB\|, \|PIV\|, \|EIV\| ≤ α·\|TD\| | [`metrics::bounds_hard`] |
-//! | EVB, PIV, EIV for soft Q-learning | [`metrics::soft`] |
-//! | theorem 2: the three are at most ρ^max·\|TD\| | [`metrics::bounds_soft`], `upper` |
-//! | theorem 3: \|EVB\| and \|EIV\| are at least ρ^min·\|TD\| | [`metrics::bounds_soft`], `lower` |
+//! | EVB = V_new(s) − V_old(s), PIV, EIV for Q-learning | [`experience_value::hard`] |
+//! | theorem 1: \|EVB\|, \|PIV\|, \|EIV\| ≤ α·\|TD\| | [`experience_value::bounds_hard`] |
+//! | EVB, PIV, EIV for soft Q-learning | [`experience_value::soft`] |
+//! | theorem 2: the three are at most ρ^max·\|TD\| | [`experience_value::bounds_soft`], `upper` |
+//! | theorem 3: \|EVB\| and \|EIV\| are at least ρ^min·\|TD\| | [`experience_value::bounds_soft`], `lower` |
 //! | valuable experience replay: priority ρ^max·\|TD\| (section 5) | [`Strategy::VER`], [`rho::rho`] |
 //!
 //! We count the theorems in that order: Q-learning, then soft Q-learning from above and from below.
-//! Read [`metrics`] first: it is the heart of the paper.
+//! Read [`experience_value`] first: it is the heart of the paper.
 
 #![forbid(unsafe_code)]
 
+pub mod experience_value;
 pub mod hard;
-pub mod metrics;
 mod odds;
 pub mod priority;
 pub mod registry;

@@ -1,4 +1,4 @@
-//! One action against all the others: the odds that everything about one experience follows from.
+//! The log-odds of one action against all others, from which all quantities of one experience follow.
 //!
 //! Replaying an experience of (s,a) changes Q(s,a) alone, so the other actions enter only through
 //! their common weight. With the log-odds d = log(π/(1−π)), π being the softmax probability of a,

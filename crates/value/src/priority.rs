@@ -1,4 +1,4 @@
-//! The number that the sum tree stores.
+//! Priorities: the numbers that the sum tree stores.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "f64", into = "f64")]
 pub struct Priority(f64);
 
-/// Why a number is no priority.
+/// The number is not a valid priority.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("priority must be finite and at least 0, got {0}")]
 pub struct InvalidPriority(pub f64);

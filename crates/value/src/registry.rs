@@ -2,7 +2,7 @@
 //!
 //! Strategies are listed in this crate, algorithms and networks in the settings. A list is a constant, an entry is data, and
 //! a [`Choice`] is a reference to an entry that is written and read as the entry's name. Nothing matches on names: code asks
-//! the entry.
+//! the entry. Where a name is all that an alternative has, an enum does, and [`names!`](crate::names) gives it its names.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -54,12 +54,94 @@ impl<T: Listed + ?Sized> FromStr for Choice<T> {
     type Err = UnknownName;
 
     fn from_str(given: &str) -> Result<Self, UnknownName> {
-        T::list().iter().copied().find(|entry| entry.name() == given).ok_or_else(|| UnknownName {
-            what: T::KIND,
-            given: given.to_owned(),
-            accepted: T::list().iter().map(|entry| entry.name()).collect(),
-        })
+        find(T::KIND, T::list(), |entry| entry.0.name(), given)
     }
+}
+
+/// The value with this name. The error lists the names of all values.
+pub fn find<T: Copy>(
+    what: &'static str,
+    all: &[T],
+    name: impl Fn(T) -> &'static str,
+    given: &str,
+) -> Result<T, UnknownName> {
+    all.iter().copied().find(|&value| name(value) == given).ok_or_else(|| UnknownName {
+        what,
+        given: given.to_owned(),
+        accepted: all.iter().map(|&value| name(value)).collect(),
+    })
+}
+
+/// Names the variants of an enum: implements `ALL`, `name`, `Display` and `FromStr`.
+///
+/// The kind is for errors, as [`Listed::KIND`] is. Names are the enum's own: where serde writes it, `rename_all` or
+/// `rename` must agree with them.
+///
+/// ```
+/// #[derive(Clone, Copy, Debug, PartialEq)]
+/// enum Order {
+///     Oldest,
+///     Newest,
+/// }
+///
+/// value::names!(Order, "order", Oldest = "oldest", Newest = "newest");
+///
+/// assert_eq!(Order::ALL.map(Order::name), ["oldest", "newest"]);
+/// assert_eq!("newest".parse(), Ok(Order::Newest));
+/// let error = "best".parse::<Order>().unwrap_err().to_string();
+/// assert_eq!(error, "unknown order \"best\", use one of: oldest, newest");
+/// ```
+#[macro_export]
+macro_rules! names {
+    ($type:ident, $kind:literal, $($variant:ident = $name:literal),+ $(,)?) => {
+        impl $type {
+            /// Every value, in the order in which errors list them.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
+
+            /// The name in settings, files and messages.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+        }
+
+        impl ::std::fmt::Display for $type {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl ::std::str::FromStr for $type {
+            type Err = $crate::registry::UnknownName;
+
+            fn from_str(given: &str) -> Result<Self, Self::Err> {
+                $crate::registry::find($kind, &Self::ALL, Self::name, given)
+            }
+        }
+    };
+}
+
+/// Implements [`Listed`] for entries with the fields `name` and `about`, given the kind and the list.
+#[macro_export]
+macro_rules! listed {
+    ($entry:ty, $kind:literal, $list:expr) => {
+        impl $crate::Listed for $entry {
+            const KIND: &'static str = $kind;
+
+            fn list() -> &'static [$crate::Choice<Self>] {
+                $list
+            }
+
+            fn name(&self) -> &'static str {
+                self.name
+            }
+
+            fn about(&self) -> &'static str {
+                self.about
+            }
+        }
+    };
 }
 
 impl<T: ?Sized> Clone for Choice<T> {

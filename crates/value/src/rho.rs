@@ -1,12 +1,8 @@
 //! ρ: the probability of the action taken, by which `ver` scales |TD|.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 
 use crate::odds::Odds;
-use crate::registry::UnknownName;
 use crate::soft;
 
 /// Which probability of the action taken `ver` multiplies |TD| with.
@@ -21,36 +17,8 @@ pub enum Rho {
     OldUnitTemperature,
 }
 
-impl Rho {
-    /// Every mode, the paper's text first.
-    pub const ALL: [Self; 3] = [Self::Max, Self::Old, Self::OldUnitTemperature];
-
-    /// The name in configuration files and on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Max => "max",
-            Self::Old => "old",
-            Self::OldUnitTemperature => "old-unit-temperature",
-        }
-    }
-}
-
-impl FromStr for Rho {
-    type Err = UnknownName;
-    fn from_str(given: &str) -> Result<Self, UnknownName> {
-        Self::ALL.into_iter().find(|rho| rho.name() == given).ok_or_else(|| UnknownName {
-            what: "rho",
-            given: given.to_owned(),
-            accepted: Self::ALL.map(Self::name).into(),
-        })
-    }
-}
-
-impl fmt::Display for Rho {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
+// The paper's text first.
+crate::names!(Rho, "rho", Max = "max", Old = "old", OldUnitTemperature = "old-unit-temperature");
 
 /// The factor ρ of the strategy `ver`; `q` is Q_old(s,·) and `td` the distance of its entry
 /// `action` to the target.

@@ -10,7 +10,7 @@ mod uniform;
 mod ver;
 mod ver_lower;
 
-use crate::registry::{Choice, Listed};
+use crate::registry::Choice;
 use crate::rho::Rho;
 
 /// A priority strategy by name.
@@ -37,12 +37,12 @@ pub struct Definition {
     /// Whether a shard must report, with each sampled item, how much of the episode's TD error is resolved behind it.
     pub needs_reliability: bool,
     /// The raw priority of an experience: a number ≥ 0, or NaN if the experience is not finite.
-    pub formula: fn(&Experience<'_>) -> f64,
+    pub formula: fn(&PriorityInputs<'_>) -> f64,
 }
 
 /// The inputs of a formula.
 #[derive(Clone, Copy, Debug)]
-pub struct Experience<'a> {
+pub struct PriorityInputs<'a> {
     /// Q(s,·) of the network that acted or learns.
     pub q: &'a [f64],
     /// The action taken.
@@ -59,26 +59,12 @@ pub struct Experience<'a> {
 
 impl Definition {
     /// The raw priority of an experience, before constant and exponent.
-    pub fn priority(&self, experience: &Experience<'_>) -> f64 {
+    pub fn priority(&self, experience: &PriorityInputs<'_>) -> f64 {
         (self.formula)(experience)
     }
 }
 
-impl Listed for Definition {
-    const KIND: &'static str = "strategy";
-
-    fn list() -> &'static [Strategy] {
-        LIST
-    }
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn about(&self) -> &'static str {
-        self.about
-    }
-}
+crate::listed!(Definition, "strategy", LIST);
 
 impl Strategy {
     /// Every item alike.
@@ -101,8 +87,8 @@ mod tests {
     use super::*;
     use crate::Priority;
 
-    fn experience(q: &[f64], td: f64) -> Experience<'_> {
-        Experience { q, action: 1, td, temperature: Some(0.05), rho: Rho::Old, reliability: None }
+    fn experience(q: &[f64], td: f64) -> PriorityInputs<'_> {
+        PriorityInputs { q, action: 1, td, temperature: Some(0.05), rho: Rho::Old, reliability: None }
     }
 
     #[test]
@@ -117,8 +103,9 @@ mod tests {
     #[test]
     fn a_stored_items_reliability_scales_reaper_alone() {
         for strategy in LIST {
-            let of =
-                |reliability| strategy.priority(&Experience { reliability, ..experience(&[0.0, 0.0], -2.0) });
+            let of = |reliability| {
+                strategy.priority(&PriorityInputs { reliability, ..experience(&[0.0, 0.0], -2.0) })
+            };
             let share = if strategy.needs_reliability { 0.25 } else { 1.0 };
             assert_eq!(of(Some(0.25)), share * of(None), "{strategy}");
         }
@@ -137,7 +124,7 @@ mod tests {
     #[test]
     fn a_strategy_that_needs_a_soft_policy_gives_no_priority_without_one() {
         for strategy in LIST {
-            let hard = Experience { temperature: None, ..experience(&[0.0, 1.0], 1.0) };
+            let hard = PriorityInputs { temperature: None, ..experience(&[0.0, 1.0], 1.0) };
             assert_eq!(
                 Priority::try_new(strategy.priority(&hard)).is_err(),
                 strategy.needs_soft_policy,

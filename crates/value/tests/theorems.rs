@@ -1,7 +1,7 @@
 //! The paper's three theorems, as properties of random states and experiences.
 
 use proptest::prelude::*;
-use value::metrics::{self, Metrics};
+use value::experience_value::{self, ExperienceValue};
 use value::{hard, soft};
 
 /// A state's values, the action taken, the actual change of its value, the temperature.
@@ -53,8 +53,8 @@ fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-fn soft_metrics(e: &Experience) -> Metrics {
-    metrics::soft(&e.q, e.action, e.td, e.temperature)
+fn soft_metrics(e: &Experience) -> ExperienceValue {
+    experience_value::soft(&e.q, e.action, e.td, e.temperature)
 }
 
 proptest! {
@@ -62,33 +62,33 @@ proptest! {
 
     #[test]
     fn theorem_1_q_learning_is_bounded_by_td(e in experiences()) {
-        let Metrics { evb, piv, eiv } = metrics::hard(&e.q, e.action, e.td);
+        let ExperienceValue { evb, piv, eiv } = experience_value::hard(&e.q, e.action, e.td);
         // No tolerance is needed: the forms subtract nothing that rounding could push over.
         prop_assert!(evb.abs() <= e.td.abs());
         prop_assert!(piv.abs() <= e.td.abs());
         prop_assert!(eiv.abs() == e.td.abs() || eiv == 0.0);
-        let bounds = metrics::bounds_hard(e.td);
-        let violation = bounds.violation(&Metrics { evb, piv, eiv }, hard::value(&e.q));
+        let bounds = experience_value::bounds_hard(e.td);
+        let violation = bounds.violation(&ExperienceValue { evb, piv, eiv }, hard::value(&e.q));
         prop_assert!(violation <= 0.0, "{violation:e}");
     }
 
     #[test]
     fn theorem_2_soft_q_learning_is_bounded_by_rho_max_td(e in experiences()) {
         let metrics = soft_metrics(&e);
-        let bounds = metrics::bounds_soft(&e.q, e.action, e.td, e.temperature);
+        let bounds = experience_value::bounds_soft(&e.q, e.action, e.td, e.temperature);
         let v = soft::value(&e.q, e.temperature);
         for metric in [metrics.evb, metrics.piv, metrics.eiv] {
-            prop_assert!(metrics::excess(metric, bounds.upper, v) <= 0.0, "{metrics:?} {bounds:?}");
+            prop_assert!(experience_value::excess(metric, bounds.upper, v) <= 0.0, "{metrics:?} {bounds:?}");
         }
     }
 
     #[test]
     fn theorem_3_evb_and_eiv_are_at_least_rho_min_td(e in experiences()) {
         let metrics = soft_metrics(&e);
-        let bounds = metrics::bounds_soft(&e.q, e.action, e.td, e.temperature);
+        let bounds = experience_value::bounds_soft(&e.q, e.action, e.td, e.temperature);
         let v = soft::value(&e.q, e.temperature);
         for metric in [metrics.evb, metrics.eiv] {
-            prop_assert!(metrics::shortfall(metric, bounds.lower, v) <= 0.0, "{metrics:?} {bounds:?}");
+            prop_assert!(experience_value::shortfall(metric, bounds.lower, v) <= 0.0, "{metrics:?} {bounds:?}");
         }
         prop_assert!(bounds.violation(&metrics, v) <= 0.0, "{metrics:?} {bounds:?}");
     }
@@ -97,8 +97,8 @@ proptest! {
     /// theorems are also held to a purely relative one.
     #[test]
     fn soft_theorems_hold_to_relative_rounding_alone(e in experiences()) {
-        let Metrics { evb, piv, eiv } = soft_metrics(&e);
-        let bounds = metrics::bounds_soft(&e.q, e.action, e.td, e.temperature);
+        let ExperienceValue { evb, piv, eiv } = soft_metrics(&e);
+        let bounds = experience_value::bounds_soft(&e.q, e.action, e.td, e.temperature);
         let smallest = 1e-300;
         prop_assert!(evb.abs().max(piv.abs()).max(eiv.abs()) <= bounds.upper * (1.0 + 1e-9) + smallest);
         prop_assert!(evb.abs().min(eiv.abs()) >= bounds.lower * (1.0 - 1e-9) - smallest);
@@ -106,7 +106,7 @@ proptest! {
 
     #[test]
     fn evb_is_piv_plus_eiv(e in experiences()) {
-        for Metrics { evb, piv, eiv } in [soft_metrics(&e), metrics::hard(&e.q, e.action, e.td)] {
+        for ExperienceValue { evb, piv, eiv } in [soft_metrics(&e), experience_value::hard(&e.q, e.action, e.td)] {
             let allowed = 1e-12 * piv.abs().max(eiv.abs()) + 1e-300;
             prop_assert!((evb - (piv + eiv)).abs() <= allowed, "{evb:e} {piv:e} {eiv:e}");
         }
@@ -115,13 +115,13 @@ proptest! {
     #[test]
     fn a_better_estimate_never_makes_the_policy_worse(e in experiences()) {
         prop_assert!(soft_metrics(&e).piv >= 0.0);
-        prop_assert!(metrics::hard(&e.q, e.action, e.td).piv >= 0.0);
+        prop_assert!(experience_value::hard(&e.q, e.action, e.td).piv >= 0.0);
     }
 
     #[test]
     fn evb_has_the_sign_of_td(e in experiences()) {
         prop_assert!(soft_metrics(&e).evb * e.td.signum() >= 0.0);
-        prop_assert!(metrics::hard(&e.q, e.action, e.td).evb * e.td.signum() >= 0.0);
+        prop_assert!(experience_value::hard(&e.q, e.action, e.td).evb * e.td.signum() >= 0.0);
     }
 
     #[test]
@@ -136,12 +136,12 @@ proptest! {
         let mut new = old.clone();
         new[action] += td;
         let (before, after) = (hard::greedy(&old), hard::greedy(&new));
-        let defined = Metrics {
+        let defined = ExperienceValue {
             evb: new[after] - old[before],
             piv: new[after] - new[before],
             eiv: new[before] - old[before],
         };
-        prop_assert_eq!(metrics::hard(&old, action, td), defined);
+        prop_assert_eq!(experience_value::hard(&old, action, td), defined);
     }
 }
 
@@ -195,10 +195,10 @@ fn piv_may_lie_below_the_lower_bound() {
     // The smaller the change, the further: PIV is of second order in it, the bound of first.
     let q = [1.0, 0.5, 0.0];
     for td in [0.1, -0.1, 1e-6] {
-        let metrics = metrics::soft(&q, 0, td, 0.5);
-        let bounds = metrics::bounds_soft(&q, 0, td, 0.5);
+        let metrics = experience_value::soft(&q, 0, td, 0.5);
+        let bounds = experience_value::bounds_soft(&q, 0, td, 0.5);
         let v = soft::value(&q, 0.5);
-        assert!(metrics::shortfall(metrics.piv, bounds.lower, v) > 0.0, "{metrics:?} {bounds:?}");
+        assert!(experience_value::shortfall(metrics.piv, bounds.lower, v) > 0.0, "{metrics:?} {bounds:?}");
         assert!(bounds.violation(&metrics, v) <= 0.0, "theorem 3 does not speak of PIV");
     }
 }
@@ -215,9 +215,9 @@ fn naive_differences_violate_the_bounds_and_ours_do_not() {
         let mut new = q;
         new[0] += td;
         let naive = soft::value(&new, temperature) - v;
-        let bounds = metrics::bounds_soft(&q, 0, td, temperature);
+        let bounds = experience_value::bounds_soft(&q, 0, td, temperature);
         naive_violations += u32::from(naive > bounds.upper || naive < bounds.lower);
-        let evb = metrics::soft(&q, 0, td, temperature).evb;
+        let evb = experience_value::soft(&q, 0, td, temperature).evb;
         assert!(evb <= bounds.upper * (1.0 + 1e-14) && evb >= bounds.lower * (1.0 - 1e-14));
     }
     assert!(naive_violations > 50, "only {naive_violations} of 100");

@@ -1,4 +1,4 @@
-// What a dashboard must be. Grafana's `Dashboard` leaves each panel's options open, so they are added here by its kind.
+// The type of a dashboard. Grafana's `Dashboard` leaves each panel's options open, so they are added here by its kind.
 import type { Dashboard, FieldConfigSource, Panel, RowPanel } from '@grafana/schema';
 import type * as Heatmap from '@grafana/schema/dist/esm/raw/composable/heatmap/panelcfg/x/HeatmapPanelCfg_types.gen';
 import type * as Stat from '@grafana/schema/dist/esm/raw/composable/stat/panelcfg/x/StatPanelCfg_types.gen';
@@ -20,7 +20,7 @@ interface Kind<Name extends string, Options, Custom> extends Omit<Panel, 'type' 
   targets: Target[];
 }
 
-// What Grafana's Prometheus data source asks with.
+// A query of Grafana's Prometheus data source.
 interface Target {
   refId: string;
   datasource: { type: 'prometheus'; uid: string };
@@ -39,5 +39,5 @@ type Shown =
   | Kind<'heatmap', Heatmap.Options, Heatmap.FieldConfig>;
 
 export type Checked = Omit<Dashboard, 'panels'> & { panels: Shown[] };
-// Grafana itself must take it, too.
+// It must also match Grafana's own type.
 export type Accepted = Dashboard;

@@ -1,18 +1,18 @@
-//! One message of each kind, as a server or a client of ours would make it.
+//! Messages and parts of messages, as a server or a client of ours would make them.
 
 use prost::Message;
 use proto::v1::insert_request::Message as Request;
-use proto::v1::watch_weights_reply::News;
+use proto::v1::watch_weights_reply::Update;
 use proto::v1::*;
 use proto::{StoreSpec, convert};
 
 use crate::small::{self, Lane};
 
-fn caller() -> Option<Caller> {
+pub fn caller() -> Option<Caller> {
     Some(proto::caller("run"))
 }
 
-fn updates() -> Option<Updates> {
+pub fn updates() -> Option<Updates> {
     Some(Updates {
         table: 1,
         shard_incarnation: 7,
@@ -25,18 +25,18 @@ fn updates() -> Option<Updates> {
     })
 }
 
-fn store() -> Option<Store> {
+pub fn store() -> Option<Store> {
     let spec = StoreSpec { options: small::options(), codec: replay::codec::Codec::Delta, actions: 4 };
     Some(convert::store_message(&spec))
 }
 
-fn shard() -> Option<ShardStatus> {
+pub fn shard() -> Option<ShardStatus> {
     let counters = Some(Counters { chunks: 3, inserts: 9, ..Counters::default() });
     let tables = vec![TableStatus { items: 9, mass: 4.5, ..TableStatus::default() }];
     Some(ShardStatus { id: "shard".into(), incarnation: 7, counters, tables, ..ShardStatus::default() })
 }
 
-fn batch() -> Option<Batch> {
+pub fn batch() -> Option<Batch> {
     SampleReply::decode(&crate::wire_batch::seeds()[0][4..]).expect("a seed is sound").batch
 }
 
@@ -44,9 +44,8 @@ fn histogram() -> Option<Histogram> {
     Some(Histogram { bounds: vec![0.0, 1.0], counts: vec![2, 3] })
 }
 
-pub fn insert_request() -> InsertRequest {
-    let chunk = convert::chunk_message(Lane::new(0, 1, 0).chunk(5));
-    InsertRequest { message: Some(Request::Chunk(chunk)) }
+pub fn chunk() -> Option<Request> {
+    Some(Request::Chunk(convert::chunk_message(Lane::new(0, 1, 0).chunk(5))))
 }
 
 pub fn sample_request() -> SampleRequest {
@@ -57,60 +56,18 @@ pub fn sample_request() -> SampleRequest {
     SampleRequest { caller, learner_incarnation, points, allowance, table, updates, reliabilities }
 }
 
-pub fn update_priorities_request() -> UpdatePrioritiesRequest {
-    UpdatePrioritiesRequest { caller: caller(), learner_incarnation: 1, updates: updates() }
+pub fn key() -> Option<ItemKey> {
+    Some(ItemKey { shard_incarnation: 7, slot: 1, generation: 5 })
 }
 
-pub fn grant_request() -> GrantRequest {
-    GrantRequest { caller: caller(), learner_incarnation: 1, store: store(), ..GrantRequest::default() }
-}
-
-pub fn look_request() -> LookRequest {
-    let key = Some(ItemKey { shard_incarnation: 7, slot: 1, generation: 5 });
-    LookRequest { table: "main".into(), key }
-}
-
-pub fn configure_request() -> ConfigureRequest {
-    ConfigureRequest { table: "main".into(), capacity: Some(9), priority_exponent: Some(0.5) }
-}
-
-pub fn inspect_request() -> InspectRequest {
-    InspectRequest { table: "other".into(), top: 5 }
-}
-
-pub fn info_request() -> InfoRequest {
-    InfoRequest {}
-}
-
-pub fn snapshot_request() -> SnapshotRequest {
-    SnapshotRequest {}
-}
-
-pub fn insert_reply() -> InsertReply {
-    let stored = Stored { lane: 1, sequence: 2, items: 3, ..Stored::default() };
-    InsertReply { reply: Some(insert_reply::Reply::Stored(stored)) }
-}
-
-pub fn sample_reply() -> SampleReply {
-    SampleReply { batch: batch(), shard: shard(), applied: 1, stale: 2 }
-}
-
-pub fn update_priorities_reply() -> UpdatePrioritiesReply {
-    UpdatePrioritiesReply { applied: 1, stale: 2, removed: 3, shard: shard() }
-}
-
-pub fn grant_reply() -> GrantReply {
-    GrantReply { shard: shard() }
-}
-
-pub fn configure_reply() -> ConfigureReply {
-    ConfigureReply { store: store() }
+pub fn stored() -> Option<insert_reply::Reply> {
+    Some(insert_reply::Reply::Stored(Stored { lane: 1, sequence: 2, items: 3, ..Stored::default() }))
 }
 
 pub fn info_reply() -> InfoReply {
-    let waiters = vec![Waiter { who: "learner".into(), what: "inserts".into(), seconds: 2.0 }];
+    let blocked_callers = vec![BlockedCaller { who: "learner".into(), on: "inserts".into(), seconds: 2.0 }];
     let recovered = Some(Recovered { chunks: 3, items: 4, ..Recovered::default() });
-    InfoReply { store: store(), shard: shard(), waiters, recovered, ..InfoReply::default() }
+    InfoReply { store: store(), shard: shard(), blocked_callers, recovered, ..InfoReply::default() }
 }
 
 pub fn inspect_reply() -> InspectReply {
@@ -120,18 +77,6 @@ pub fn inspect_reply() -> InspectReply {
         times_sampled: histogram(),
         top: batch(),
     }
-}
-
-pub fn look_reply() -> LookReply {
-    LookReply { batch: batch(), store: store() }
-}
-
-pub fn snapshot_reply() -> SnapshotReply {
-    SnapshotReply { piece: b"piece".as_slice().into() }
-}
-
-pub fn join_request() -> JoinRequest {
-    JoinRequest { protocol: 2, run: "run".into(), role: 1, index: Some(3), incarnation: 4 }
 }
 
 pub fn join_reply() -> JoinReply {
@@ -146,20 +91,16 @@ pub fn join_reply() -> JoinReply {
     }
 }
 
-fn shard_address(address: &str) -> ShardAddress {
-    ShardAddress { address: address.into(), id: "0123abcd".into(), absent: true }
-}
-
-pub fn watch_weights_request() -> WatchWeightsRequest {
-    WatchWeightsRequest { caller: caller(), role: 2, index: 0, incarnation: 1 }
+fn shard_address(address: &str) -> ShardEntry {
+    ShardEntry { address: address.into(), id: "0123abcd".into(), absent: true }
 }
 
 pub fn watch_weights_reply() -> WatchWeightsReply {
     let version = Some(WeightsVersion { incarnation: 1, number: 2 });
-    let order = EvaluationOrder { number: 1, frames: 4, updates: 1, episodes: 8, baselines: true };
+    let order = EvaluationRequest { number: 1, frames: 4, updates: 1, episodes: 8, baselines: true };
     let safetensors = b"weights".as_slice().into();
-    let news = News::Weights(Weights { version, safetensors, evaluation: Some(order) });
-    WatchWeightsReply { agent_steps: 5, news: Some(news), shards: vec![shard_address("host:1")] }
+    let update = Update::Weights(Weights { version, safetensors, evaluation: Some(order) });
+    WatchWeightsReply { agent_steps: 5, update: Some(update), shards: vec![shard_address("host:1")] }
 }
 
 pub fn report_request() -> ReportRequest {
@@ -167,12 +108,4 @@ pub fn report_request() -> ReportRequest {
     let players = vec![PlayerScores { player: "agent".into(), scores: vec![1.0, 2.0] }];
     let evaluation = Some(EvaluationReport { number: 5, players });
     ReportRequest { caller: caller(), episodes, evaluation, ..ReportRequest::default() }
-}
-
-pub fn report_reply() -> ReportReply {
-    ReportReply {}
-}
-
-pub fn adjust_reply() -> AdjustReply {
-    AdjustReply { config: "{}".into() }
 }

@@ -1,31 +1,29 @@
-//! What a shard is told to hold: how much memory that takes, and what may change once the shard is in use.
+//! The configuration of a shard: how much memory it needs, and what may change while the shard is in use.
 
 use proto::convert::StoreSpec;
 use replay::StoreOptions;
-use replay::store::directory::Holds;
+use replay::store::directory::StoreManifest;
 
 use crate::refusal::Refusal;
 
-/// Bytes of memory that an item can take beside the ring: its slot, its place, its weight.
+/// The most bytes of memory that an item takes outside the ring: its slot, its links and its weight.
 const ITEM_BYTES_MAX: u64 = 64;
-/// Chunks are at least this large in the ring, and have an entry of this size in memory.
+/// The least size of a chunk in the ring, and the size of its entry in memory.
 const CHUNK_BYTES_MIN: u64 = 192;
 const ENTRY_BYTES: u64 = 64;
-/// What all lanes can take.
+/// The most memory that all lanes take.
 const LANES_BYTES_MAX: u64 = 16 << 20;
 
-/// What may be changed while a table is used.
+/// A change of a table in use.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
-    /// Name of the table; the first one if it is empty.
+    /// Name of the table. Empty: the first one.
     pub table: String,
-    /// Items kept.
     pub capacity: Option<usize>,
-    /// The exponent α.
     pub priority_exponent: Option<f64>,
 }
 
-/// What differs between two settings of one table.
+/// What differs between two configurations of one table.
 pub(super) struct TableChange {
     pub capacity: Option<usize>,
     pub exponent: Option<f64>,
@@ -42,19 +40,25 @@ impl TableChange {
     }
 }
 
-pub(super) fn holds(run: &str, spec: &StoreSpec, incarnation: u32, learner: u32) -> Result<Holds, Refusal> {
-    let holds = Holds::new(run.to_owned(), spec.codec.to_string(), spec.actions, spec.options.clone());
-    let mut holds = holds.map_err(Refusal::storage("read /dev/urandom"))?;
-    (holds.incarnation, holds.learner) = (incarnation, learner);
-    Ok(holds)
+pub(super) fn manifest(
+    run: &str,
+    spec: &StoreSpec,
+    incarnation: u32,
+    learner: u32,
+) -> Result<StoreManifest, Refusal> {
+    let manifest =
+        StoreManifest::new(run.to_owned(), spec.codec.to_string(), spec.actions, spec.options.clone());
+    let mut manifest = manifest.map_err(Refusal::storage("read /dev/urandom"))?;
+    (manifest.incarnation, manifest.learner) = (incarnation, learner);
+    Ok(manifest)
 }
 
-pub(super) fn spec_of(holds: &Holds) -> Result<StoreSpec, Refusal> {
-    let codec = holds.codec.parse().map_err(|_| Refusal::Codec(holds.codec.clone()))?;
-    Ok(StoreSpec { options: holds.options.clone(), codec, actions: holds.actions })
+pub(super) fn spec_of(manifest: &StoreManifest) -> Result<StoreSpec, Refusal> {
+    let codec = manifest.codec.parse().map_err(|_| Refusal::Codec(manifest.codec.clone()))?;
+    Ok(StoreSpec { options: manifest.options.clone(), codec, actions: manifest.actions })
 }
 
-/// The most memory that a store may come to take, its files included.
+/// Checks the most memory that a store may grow to, its files included.
 pub(super) fn check_memory(options: &StoreOptions, limit: u64) -> Result<(), Refusal> {
     let items: u64 = options.tables.iter().map(|table| table.capacity as u64).fold(0, u64::saturating_add);
     let ring = options.bytes_max as u64;
@@ -69,7 +73,7 @@ pub(super) fn check_memory(options: &StoreOptions, limit: u64) -> Result<(), Ref
     Ok(())
 }
 
-/// What can't be changed must be the same.
+/// Checks that everything that cannot change is equal.
 pub(super) fn check_same(ours: &StoreSpec, theirs: &StoreSpec) -> Result<(), Refusal> {
     let fields = |spec: &StoreSpec| {
         let options = &spec.options;

@@ -9,13 +9,13 @@ fn spec() -> StoreSpec {
     StoreSpec { options, codec: Codec::None, actions: 2 }
 }
 
-fn learner(incarnation: u32) -> Learner {
-    Learner { run: "run".into(), incarnation }
+fn learner(incarnation: u32) -> LearnerIdentity {
+    LearnerIdentity { run: "run".into(), incarnation }
 }
 
-fn writer() -> Writer {
+fn writer() -> WriterIdentity {
     let run = "run".into();
-    Writer {
+    WriterIdentity {
         run,
         actor: 0,
         incarnation: 1,
@@ -26,14 +26,14 @@ fn writer() -> Writer {
     }
 }
 
-/// What a store may take in these tests: lanes alone are allowed 16 MiB.
+/// The memory limit of these tests. Lanes alone may take 16 MiB.
 const LIMIT: u64 = 32 << 20;
 
 fn shard() -> Shard {
-    Shard::open(Place::memory("a".into()), LIMIT).unwrap()
+    Shard::open(StoreLocation::memory("a".into()), LIMIT).unwrap()
 }
 
-/// One that may take in so much.
+/// A configured shard with this allowance.
 fn granted(spec: StoreSpec, inserts: u64) -> Shard {
     let mut shard = shard();
     let allowance = allow(&shard, inserts);
@@ -50,17 +50,17 @@ fn chunk(sequence: u64, priority: f64) -> Chunk {
     chunk_of(&[sequence as u8; 8], sequence, priority)
 }
 
-/// The same with this frame.
+/// The same, with this frame.
 fn chunk_of(frame: &[u8], sequence: u64, priority: f64) -> Chunk {
     let mut lane = Lane::new(LaneKey { actor: 0, incarnation: 1, lane: 0 }).at(sequence, sequence);
     lane.push(frame, Some(NOOP));
     lane.chunk(lane.completed().map(|first| one_step(first, priority)))
 }
 
-fn stored(fate: Result<Fate, Refusal>) -> bool {
-    match fate.unwrap() {
-        Fate::Stored(inserted) => !inserted.duplicate,
-        Fate::Held { .. } | Fate::Finished => false,
+fn stored(decision: Result<InsertDecision, Refusal>) -> bool {
+    match decision.unwrap() {
+        InsertDecision::Stored(inserted) => !inserted.duplicate,
+        InsertDecision::Blocked { .. } | InsertDecision::Finished => false,
     }
 }
 
@@ -72,28 +72,34 @@ fn draw(shard: &mut Shard, points: &[f64]) -> Result<proto::v1::Batch, Refusal> 
 #[test]
 fn a_chunk_is_handed_back_until_there_is_allowance() {
     let mut shard = shard();
-    assert_eq!(shard.insert(chunk(0, 1.0)), Ok(Fate::Held { chunk: chunk(0, 1.0), allowance: 0 }));
+    assert_eq!(
+        shard.insert(chunk(0, 1.0)),
+        Ok(InsertDecision::Blocked { chunk: chunk(0, 1.0), allowance: 0 })
+    );
     shard.grant(&learner(1), Some(spec()), allow(&shard, 2), false).unwrap();
     assert!((0..3).all(|sequence| stored(shard.insert(chunk(sequence, 1.0)))));
     assert!(!shard.status().has_room());
-    assert_eq!(shard.insert(chunk(3, 1.0)), Ok(Fate::Held { chunk: chunk(3, 1.0), allowance: 2 }));
+    assert_eq!(
+        shard.insert(chunk(3, 1.0)),
+        Ok(InsertDecision::Blocked { chunk: chunk(3, 1.0), allowance: 2 })
+    );
     // A sample request raises it, and can lower it again.
     shard.sample(&learner(1), 0, &[], allow(&shard, 3), None).unwrap();
     assert!(shard.status().has_room());
     shard.sample(&learner(1), 0, &[], allow(&shard, 1), None).unwrap();
     assert!(!stored(shard.insert(chunk(3, 1.0))));
-    // For another life of the shard it means nothing.
+    // An allowance for another incarnation is ignored.
     let other = Allowance { incarnation: shard.status().incarnation ^ 1, inserts: 100 };
     shard.grant(&learner(1), None, Some(other), false).unwrap();
     assert_eq!(shard.status().inserts_allowed, 1);
     shard.grant(&learner(1), None, allow(&shard, 100), true).unwrap();
-    assert_eq!(shard.insert(chunk(3, 1.0)), Ok(Fate::Finished));
+    assert_eq!(shard.insert(chunk(3, 1.0)), Ok(InsertDecision::Finished));
 }
 
 #[test]
-fn a_shard_that_was_told_nothing_remembers_no_learner() {
+fn an_unconfigured_shard_records_no_learner() {
     let mut shard = shard();
-    let stranger = Learner { run: "other".into(), incarnation: 100 };
+    let stranger = LearnerIdentity { run: "other".into(), incarnation: 100 };
     let nothing = Ok((BatchBuilder::default(), Updated::default()));
     assert_eq!(shard.sample(&stranger, 0, &[0.5], allow(&shard, 10), None), nothing);
     shard.grant(&learner(1), Some(spec()), None, false).unwrap();
@@ -101,7 +107,7 @@ fn a_shard_that_was_told_nothing_remembers_no_learner() {
     assert_eq!(shard.sample(&stranger, 0, &[0.5], None, None), Err(refused));
     assert_eq!(shard.status().inserts_allowed, 0);
     shard.sample(&learner(2), 0, &[], None, None).unwrap();
-    let refused = Refusal::Learner { given: 1, newest: 2 };
+    let refused = Refusal::LearnerReplaced { given: 1, newest: 2 };
     assert_eq!(shard.grant(&learner(1), None, None, true), Err(refused));
     assert!(!shard.status().finished);
 }
@@ -109,27 +115,30 @@ fn a_shard_that_was_told_nothing_remembers_no_learner() {
 #[test]
 fn a_writer_is_admitted_by_run_and_shape() {
     let mut shard = shard();
-    assert_eq!(shard.admit(&Writer { run: "other".into(), ..writer() }), Ok(None));
+    assert_eq!(shard.admit(&WriterIdentity { run: "other".into(), ..writer() }), Ok(None));
     shard.grant(&learner(1), Some(spec()), None, false).unwrap();
     assert_eq!(shard.admit(&writer()).unwrap().as_deref(), Some(&spec()));
-    let refused = |writer: Writer| shard.admit(&writer).unwrap_err().to_string();
-    assert!(refused(Writer { run: "other".into(), ..writer() }).contains("run"));
-    assert!(refused(Writer { codec: Codec::Zstd, ..writer() }).contains("codec is zstd, the table's none"));
-    assert!(refused(Writer { frame_bytes: 9, ..writer() }).contains("frame_bytes is 9"));
-    assert!(refused(Writer { stack: 4, ..writer() }).contains("stack is 4"));
+    let refused = |writer: WriterIdentity| shard.admit(&writer).unwrap_err().to_string();
+    assert!(refused(WriterIdentity { run: "other".into(), ..writer() }).contains("run"));
+    assert!(
+        refused(WriterIdentity { codec: Codec::Zstd, ..writer() })
+            .contains("codec is zstd, the store's is none")
+    );
+    assert!(refused(WriterIdentity { frame_bytes: 9, ..writer() }).contains("frame_bytes is 9"));
+    assert!(refused(WriterIdentity { stack: 4, ..writer() }).contains("stack is 4"));
 }
 
 #[test]
-fn items_without_weight_are_not_drawn_and_that_is_no_error() {
+fn items_without_weight_are_not_sampled_and_cause_no_error() {
     let mut shard = granted(spec(), 10);
     assert!((0..2).all(|sequence| stored(shard.insert(chunk(sequence, 0.0)))));
-    let standing = shard.status().tables[0];
-    assert_eq!((standing.items, standing.mass), (1, 0.0));
+    let status = shard.status().tables[0];
+    assert_eq!((status.items, status.mass), (1, 0.0));
     assert!(draw(&mut shard, &[0.5]).unwrap().slots.is_empty());
 }
 
 #[test]
-fn drawn_frames_follow_one_another_in_one_piece() {
+fn sampled_frames_are_contiguous() {
     let mut shard = granted(spec(), 10);
     assert!((0..3).all(|sequence| stored(shard.insert(chunk(sequence, 1.0)))));
     let batch = draw(&mut shard, &[0.0, 0.9]).unwrap();
@@ -149,16 +158,16 @@ fn a_store_larger_than_the_limit_is_refused_before_memory_is_taken() {
         other => panic!("{other:?}"),
     };
     too_much(shard.grant(&learner(1), Some(large.clone()), None, false));
-    assert_eq!(shard.told(), None);
-    // Nor can it become so large later.
+    assert_eq!(shard.configuration(), None);
+    // It cannot grow so large later either.
     shard.grant(&learner(1), Some(spec()), None, false).unwrap();
     too_much(shard.grant(&learner(1), Some(large), None, false));
     too_much(shard.configure(&Change { capacity: Some(1 << 30), ..Change::default() }));
-    assert_eq!(shard.told(), Some(("run", &spec())));
+    assert_eq!(shard.configuration(), Some(("run", &spec())));
 }
 
 #[test]
-fn a_request_for_a_table_that_there_is_not_changes_nothing() {
+fn a_request_for_an_unknown_table_changes_nothing() {
     let mut shard = granted(spec(), 10);
     assert!((0..2).all(|sequence| stored(shard.insert(chunk(sequence, 1.0)))));
     let drawn = draw(&mut shard, &[0.5]).unwrap();
@@ -201,12 +210,12 @@ fn a_reply_that_is_too_large_counts_no_draws() {
 }
 
 #[test]
-fn of_items_that_are_used_up_as_many_are_drawn_as_fit() {
+fn a_table_that_removes_sampled_items_returns_as_many_as_fit() {
     let mut shard = large(LARGE as u32);
     let first = draw(&mut shard, &[0.5; LARGE]).unwrap().slots.len();
     assert!((1..LARGE).contains(&first), "{first}");
     let second = draw(&mut shard, &[0.5; LARGE]).unwrap().slots.len();
     assert_eq!(first + second, LARGE, "none is lost");
-    let standing = &shard.status().tables[0];
-    assert_eq!((standing.counters.samples, standing.items), (LARGE as u64, 0));
+    let status = &shard.status().tables[0];
+    assert_eq!((status.counters.samples, status.items), (LARGE as u64, 0));
 }

@@ -5,6 +5,8 @@ pub mod process;
 pub mod raw_codec;
 pub mod raw_http2;
 
+use std::fmt::Debug;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use prometheus::{Registry, TextEncoder};
 use proto::v1::insert_reply::Reply;
 use proto::v1::insert_request::Message;
 use proto::v1::replay_client::ReplayClient;
-use proto::{Batch, Updates, limits, v1};
+use proto::{PackedBatch, Updates, limits, v1};
 use replay::testing::{self, Lane, one_step};
 use replay::{Chunk, ItemKey, LaneKey, NewItem, Taken};
 use replay_server::config::Fsync;
@@ -88,21 +90,21 @@ impl Running {
         let incarnation = state(&mut client(&address)).await.shard.unwrap().incarnation;
         // The connection that asked is closed before anyone counts.
         let running = Self { address, incarnation, registry, health, stop, task };
-        until(async || running.metric("rpc_connections") == 0.0).await;
+        until(async || running.metric("quiver_rpc_connections") == 0.0).await;
         running
     }
 
-    /// One that has been granted inserts.
-    pub async fn granted(inserts: u64) -> Self {
+    /// One that has been granted inserts, and a client of it.
+    pub async fn granted(inserts: u64) -> (Self, Client) {
         Self::granted_store(store(), inserts).await
     }
 
-    /// One that has been granted inserts into a store like this.
-    pub async fn granted_store(store: v1::Store, inserts: u64) -> Self {
+    /// The same with a store like this.
+    pub async fn granted_store(store: v1::Store, inserts: u64) -> (Self, Client) {
         let running = Self::start().await;
-        let request = v1::GrantRequest { store: Some(store), ..grant(1, running.allowance(inserts)) };
-        patiently(running.client().grant(request)).await.unwrap();
-        running
+        let mut client = running.client();
+        grant_store(&mut client, store, inserts).await;
+        (running, client)
     }
 
     pub fn client(&self) -> Client {
@@ -125,11 +127,11 @@ impl Running {
     }
 
     pub fn refused(&self, reason: &str) -> f64 {
-        self.metric(&format!("replay_requests_refused_total{{reason=\"{reason}\"}}"))
+        self.metric(&format!("quiver_replay_requests_refused_total{{reason=\"{reason}\"}}"))
     }
 
     pub fn messages_refused(&self, reason: &str) -> f64 {
-        self.metric(&format!("rpc_messages_refused_total{{reason=\"{reason}\"}}"))
+        self.metric(&format!("quiver_rpc_messages_refused_total{{reason=\"{reason}\"}}"))
     }
 }
 
@@ -189,6 +191,23 @@ pub fn grant(learner_incarnation: u32, allowance: Option<v1::Allowance>) -> v1::
     }
 }
 
+/// The first learner's grant with this store.
+pub fn grant_with(store: v1::Store, allowance: Option<v1::Allowance>) -> v1::GrantRequest {
+    v1::GrantRequest { store: Some(store), ..grant(1, allowance) }
+}
+
+/// Grants inserts into the usual store.
+pub async fn grant_inserts(client: &mut Client, inserts: u64) {
+    grant_store(client, store(), inserts).await;
+}
+
+/// Grants inserts into this store. Returns the shard's status from before.
+pub async fn grant_store(client: &mut Client, store: v1::Store, inserts: u64) -> v1::ShardStatus {
+    let shard = state(client).await.shard.unwrap();
+    patiently(client.grant(grant_with(store, allowance(shard.incarnation, inserts)))).await.unwrap();
+    shard
+}
+
 pub fn hello(actor: u32, incarnation: u64) -> v1::InsertHello {
     v1::InsertHello {
         caller: Some(proto::caller(RUN)),
@@ -226,6 +245,15 @@ pub fn chunk_for(key: LaneKey, sequence: u64, tables: u8) -> Chunk {
 /// The same for one table, as a message.
 pub fn chunk(actor: u32, incarnation: u64, lane: u32, sequence: u64) -> v1::Chunk {
     proto::convert::chunk_message(chunk_for(LaneKey { actor, incarnation, lane }, sequence, 1))
+}
+
+/// Opens an insert stream as actor 0 and writes these chunks of lane 0.
+pub async fn write(client: &mut Client, sequences: Range<u64>) -> Writing {
+    let mut writing = Writing::open(client, hello(0, 1)).await;
+    for sequence in sequences {
+        writing.write(chunk(0, 1, 0, sequence)).await;
+    }
+    writing
 }
 
 /// Gives a chunk other frames, with their sizes and checksum.
@@ -270,7 +298,7 @@ impl Writing {
         loop {
             match self.reply().await.unwrap() {
                 Some(Reply::Stored(stored)) => return stored,
-                Some(Reply::Waiting(_)) => {}
+                Some(Reply::Blocked(_)) => {}
                 other => panic!("{other:?} instead of an acknowledgement"),
             }
         }
@@ -310,6 +338,11 @@ impl Sampling {
         Ok(Self { requests, replies })
     }
 
+    /// The answer to one request on a stream of its own.
+    pub async fn once(client: &mut Client, request: v1::SampleRequest) -> Result<v1::SampleReply, Status> {
+        Self::open(client).await.ask(request).await
+    }
+
     pub async fn ask(&mut self, request: v1::SampleRequest) -> Result<v1::SampleReply, Status> {
         // If it can't be sent, the stream has ended, and the reply says why.
         let _ = self.requests.send(request).await;
@@ -317,7 +350,7 @@ impl Sampling {
     }
 
     /// The items at these points of a table.
-    pub async fn draw(&mut self, table: u32, points: Vec<f64>) -> Batch {
+    pub async fn draw(&mut self, table: u32, points: Vec<f64>) -> PackedBatch {
         let request = v1::SampleRequest { table, ..sample(1, points) };
         batch(self.ask(request).await.unwrap().batch)
     }
@@ -329,8 +362,8 @@ pub fn sample(learner_incarnation: u32, points: Vec<f64>) -> v1::SampleRequest {
 }
 
 /// A batch, checked as a learner does.
-pub fn batch(batch: Option<v1::Batch>) -> Batch {
-    Batch::new(batch.expect("a reply has a batch"), STACK, ACTIONS).unwrap()
+pub fn batch(batch: Option<v1::Batch>) -> PackedBatch {
+    PackedBatch::new(batch.expect("a reply has a batch"), STACK, ACTIONS).unwrap()
 }
 
 /// Priorities for items of the first table.
@@ -350,25 +383,25 @@ pub fn configure(capacity: Option<u64>, priority_exponent: Option<f64>) -> v1::C
     v1::ConfigureRequest { table: String::new(), capacity, priority_exponent }
 }
 
-pub fn look(key: ItemKey) -> v1::LookRequest {
-    v1::LookRequest { table: String::new(), key: Some(proto::convert::key_message(key)) }
+pub fn look(key: ItemKey) -> v1::GetItemRequest {
+    v1::GetItemRequest { table: String::new(), key: Some(proto::convert::key_message(key)) }
 }
 
 /// Where the shard stands, without who waits at the moment and since when it is up.
 pub async fn state(client: &mut Client) -> v1::InfoReply {
     let mut info = patiently(client.info(v1::InfoRequest {})).await.unwrap().into_inner();
-    info.shard.as_mut().unwrap().writers_waiting = 0;
+    info.shard.as_mut().unwrap().writers_blocked = 0;
     info.uptime_seconds = 0.0;
     info
 }
 
 /// Where its first table stands.
-pub async fn standing(client: &mut Client) -> v1::TableStatus {
+pub async fn table_status(client: &mut Client) -> v1::TableStatus {
     state(client).await.shard.unwrap().tables[0]
 }
 
 /// Every item of a table that draws uniformly, each once.
-pub async fn all_items(client: &mut Client, table: u32) -> Vec<Batch> {
+pub async fn all_items(client: &mut Client, table: u32) -> Vec<PackedBatch> {
     let items = state(client).await.shard.unwrap().tables[table as usize].items;
     let mut sampling = Sampling::open(client).await;
     let points: Vec<f64> = (0..items).map(|item| (item as f64 + 0.5) / items as f64).collect();
@@ -392,6 +425,14 @@ pub fn assert_frames(item: &proto::BatchItem<'_>) {
     assert!(got.eq(expected), "other frames at step {first} of {lane:?}");
     let steps = first..first + item.length() as u64;
     assert!(item.steps().eq(steps.map(taken)), "other steps at step {first} of {lane:?}");
+}
+
+/// Asserts that a call was refused with this code and a message that contains `part`. Returns the status.
+#[track_caller]
+pub fn refused(answer: Result<impl Debug, Status>, code: Code, part: &str) -> Status {
+    let status = answer.unwrap_err();
+    assert_status(&status, code, part);
+    status
 }
 
 #[track_caller]

@@ -12,7 +12,7 @@ use rpc::address::Address;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
-use super::ledger::{Actor, LANES, expected, firsts};
+use super::ledger::{Actor, finish, firsts, for_each_lane};
 use crate::common::*;
 
 const CUTS: u64 = 3000;
@@ -89,8 +89,7 @@ async fn whatever_was_acknowledged_is_there_once_after_thousands_of_cuts() {
     let mut client = running.client();
     let table = v1::Table { capacity: 1 << 18, sampler: "uniform".into(), ..table("replay") };
     let store = v1::Store { bytes_max: 128 << 20, ..store_of(vec![table]) };
-    let request = v1::GrantRequest { store: Some(store), ..grant(1, running.allowance(1 << 18)) };
-    client.grant(request).await.unwrap();
+    grant_store(&mut client, store, 1 << 18).await;
 
     let proxy = Proxy::start(directory.path(), socket);
     let began = Instant::now();
@@ -98,31 +97,23 @@ async fn whatever_was_acknowledged_is_there_once_after_thousands_of_cuts() {
     until(async || proxy.cuts.load(Ordering::Relaxed) >= CUTS).await;
     let seconds = began.elapsed().as_secs_f64();
     proxy.calm.store(true, Ordering::Relaxed);
-    let mut handed = Vec::new();
-    let mut duplicates = 0;
-    for actor in actors {
-        duplicates += actor.duplicates();
-        handed.push(actor.finish().await);
-    }
+    let (handed, duplicates) = finish(actors).await;
 
     let shard = state(&mut client).await.shard.unwrap();
     let counters = shard.counters.unwrap();
     assert_eq!((counters.chunks, counters.lost_chunks), (handed.iter().sum::<u64>(), 0));
     assert!(counters.duplicate_chunks >= duplicates && duplicates > 0, "{duplicates} of {counters:?}");
     let all = firsts(&all_items(&mut client, 0).await);
-    for actor in 0..ACTORS {
-        for lane in 0..LANES {
-            let expected: Vec<u64> = expected(lane, handed[actor as usize]).collect();
-            let there = all.get(&(actor, lane)).map_or(&[][..], |firsts| firsts);
-            assert_eq!(there, expected, "actor {actor} lane {lane}");
-        }
-    }
+    for_each_lane(&handed, |lane, expected| {
+        let there = all.get(&lane).map_or(&[][..], |firsts| firsts);
+        assert_eq!(there, expected.collect::<Vec<_>>(), "actor and lane {lane:?}");
+    });
     println!(
         "{:.0} cuts/s, {} chunks, of which {} sent again",
         CUTS as f64 / seconds,
         counters.chunks,
         counters.duplicate_chunks
     );
-    until(async || running.metric("replay_writers_connected") == 0.0).await;
+    until(async || running.metric("quiver_replay_writers_connected") == 0.0).await;
     running.stop().await;
 }

@@ -32,24 +32,20 @@ impl Data {
         self.directory.path().join("slot-0").join(name)
     }
 
-    /// Changes a file while nobody uses it.
+    /// Changes a file that no process uses.
     fn edit(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = fs::read(self.file(name)).unwrap();
         change(&mut bytes);
         fs::write(self.file(name), bytes).unwrap();
     }
 
-    /// A shard that was told what it holds, and has stored `chunks` chunks of 4 steps.
+    /// A configured shard that has stored `chunks` chunks of 4 steps.
     async fn filled(chunks: u64) -> (Self, v1::ShardStatus) {
         let data = Self::new();
         let mut process = data.start();
         let mut client = client(&process.address);
-        let incarnation = state(&mut client).await.shard.unwrap().incarnation;
-        client.grant(grant(1, allowance(incarnation, 1000))).await.unwrap();
-        let mut writing = Writing::open(&mut client, hello(0, 1)).await;
-        for sequence in 0..chunks {
-            writing.write(chunk(0, 1, 0, sequence)).await;
-        }
+        grant_inserts(&mut client, 1000).await;
+        let _writing = write(&mut client, 0..chunks).await;
         let shard = state(&mut client).await.shard.unwrap();
         process.kill();
         (data, shard)
@@ -59,7 +55,7 @@ impl Data {
 /// Kinds of damage that were counted.
 fn damaged(process: &Process) -> [f64; 5] {
     ["chunk", "priority", "lane", "item", "state"]
-        .map(|kind| process.metric(&format!("replay_damaged_total{{kind=\"{kind}\"}}")))
+        .map(|kind| process.metric(&format!("quiver_replay_damaged_total{{kind=\"{kind}\"}}")))
 }
 
 /// Where these bytes are in a file.
@@ -77,7 +73,7 @@ async fn what_a_directory_holds_is_for_one_run_and_for_ever() {
     assert_eq!((info.run.as_str(), info.store, info.durable), (RUN, Some(store()), true));
     let stranger = v1::GrantRequest { caller: Some(proto::caller("run-2")), ..grant(1, None) };
     let part = "this shard belongs to run \"run-1\", the caller to run \"run-2\"";
-    assert_status(&client.grant(stranger).await.unwrap_err(), Code::FailedPrecondition, part);
+    refused(client.grant(stranger).await, Code::FailedPrecondition, part);
     type Change = fn(&mut v1::Store);
     let changes: [(Change, &str); 5] = [
         (|store| store.tables[0].sampler = "uniform".into(), "sampler proportional, not uniform"),
@@ -89,12 +85,10 @@ async fn what_a_directory_holds_is_for_one_run_and_for_ever() {
     for (change, part) in changes {
         let mut other = store();
         change(&mut other);
-        let status =
-            client.grant(v1::GrantRequest { store: Some(other), ..grant(1, None) }).await.unwrap_err();
-        assert_status(&status, Code::FailedPrecondition, part);
+        let status = refused(client.grant(grant_with(other, None)).await, Code::FailedPrecondition, part);
         assert_status(&status, Code::FailedPrecondition, "give the shard an empty data directory");
     }
-    // Writers of another run do not wait for a learner to be told.
+    // Writers of another run are refused at once, without a learner.
     let other = v1::InsertHello { caller: Some(proto::caller("run-2")), ..hello(0, 1) };
     let writing = Writing::open(&mut client, other).await;
     assert_status(&writing.refusal().await, Code::FailedPrecondition, part);
@@ -104,7 +98,7 @@ async fn what_a_directory_holds_is_for_one_run_and_for_ever() {
     let shard = after.shard.unwrap();
     assert_eq!(v1::ShardStatus { inserts_allowed: 1000, ..shard }, before);
     assert_eq!(after.recovered.unwrap(), v1::Recovered { chunks: 3, items: 11, ..v1::Recovered::default() });
-    assert!(process.log().contains("found everything as it was left"), "{}", process.log());
+    assert!(process.log().contains("recovered everything"), "{}", process.log());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -117,7 +111,7 @@ async fn a_newer_learner_and_the_end_of_the_run_are_remembered() {
     let process = data.start();
     let mut client = crate::common::client(&process.address);
     let part = "learner incarnation 4 was replaced by 5";
-    assert_status(&client.grant(grant(4, None)).await.unwrap_err(), Code::FailedPrecondition, part);
+    refused(client.grant(grant(4, None)).await, Code::FailedPrecondition, part);
     let mut writing = Writing::open(&mut client, hello(0, 1)).await;
     let finished = v1::insert_reply::Reply::Finished(v1::Finished {});
     assert_eq!(writing.reply().await.unwrap(), Some(finished));
@@ -138,7 +132,7 @@ async fn another_format_and_a_damaged_identity_are_not_touched() {
     assert!(said.contains("shard.json is damaged"), "{said}");
     fs::write(data.file("shard.json"), whole).unwrap();
     let process = data.start();
-    assert_eq!(standing(&mut client(&process.address)).await.items, 7);
+    assert_eq!(table_status(&mut client(&process.address)).await.items, 7);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -151,7 +145,7 @@ async fn files_that_were_cut_short_or_are_gone_are_an_error_that_says_so() {
         let said = Process::fails(&data.flags());
         let (length, cut) = (whole.len(), whole.len() - 24);
         assert!(said.contains(&format!("the replay's {name}")), "{said}");
-        assert!(said.contains(&format!("the file has {cut} bytes, not {length}")), "{said}");
+        assert!(said.contains(&format!("the file has {cut} bytes, expected {length}")), "{said}");
         fs::remove_file(data.file(name)).unwrap();
         let said = Process::fails(&data.flags());
         assert!(said.contains(&format!("the replay's {name}")) && said.contains("No such file"), "{said}");
@@ -172,7 +166,7 @@ async fn a_flipped_bit_in_a_frame_costs_the_items_that_need_it_and_no_others() {
         ring[at + 5] ^= 0x10;
     });
     let process = data.start();
-    assert!(process.log().contains("found damage"), "{}", process.log());
+    assert!(process.log().contains("recovered with losses"), "{}", process.log());
     let [chunks, priorities, lanes, items, state_pages] = damaged(&process);
     assert_eq!((chunks, priorities, lanes, state_pages), (1.0, 0.0, 0.0, 0.0));
     let mut client = client(&process.address);
@@ -191,7 +185,7 @@ async fn a_flipped_bit_in_a_frame_costs_the_items_that_need_it_and_no_others() {
     let whole: Vec<u64> = (0..11).chain(19..23).collect();
     assert_eq!(firsts, whole);
     for item in top.items() {
-        let looked = client.look(look(item.key())).await.unwrap().into_inner();
+        let looked = client.get_item(look(item.key())).await.unwrap().into_inner();
         assert_frames(&batch(looked.batch).items().next().unwrap());
     }
 }
@@ -211,8 +205,8 @@ async fn damage_is_told_of_once_and_the_shard_goes_on_as_what_it_is_now() {
     let again = state(&mut client).await.shard.unwrap();
     assert_eq!((again.incarnation, again.tables[0].items), (shard.incarnation, 15));
     assert_eq!(damaged(&process), [0.0; 5]);
-    // And its lane goes on.
-    client.grant(grant(1, allowance(again.incarnation, 1000))).await.unwrap();
+    // Its lane continues.
+    grant_inserts(&mut client, 1000).await;
     let mut writing = Writing::open(&mut client, hello(0, 1)).await;
     assert!(writing.write(chunk(0, 1, 0, 5)).await.duplicate);
     assert_eq!(writing.write(chunk(0, 1, 0, 6)).await.items, 4);
@@ -265,7 +259,7 @@ async fn two_shards_share_a_directory_and_each_is_always_one_of_the_two() {
     assert_ne!(first[0].0, first[1].0);
     assert!(data.directory.path().join("slot-1/ring").exists());
     assert!(!data.directory.path().join("slot-2").exists());
-    // Whoever comes back first may take either slot.
+    // The first process to return may take either slot.
     other.kill();
     one.kill();
     let (one, other) = (data.start(), data.start());
@@ -279,8 +273,7 @@ async fn a_store_that_was_refused_leaves_nothing_behind() {
     let mut client = client(&process.address);
     let before = state(&mut client).await.shard.unwrap();
     let bad = v1::Store { frame_bytes: 0, ..store() };
-    let status = client.grant(v1::GrantRequest { store: Some(bad), ..grant(1, None) }).await.unwrap_err();
-    assert_status(&status, Code::InvalidArgument, "frame_bytes");
+    refused(client.grant(grant_with(bad, None)).await, Code::InvalidArgument, "frame_bytes");
     process.kill();
     let process = data.start();
     let mut client = crate::common::client(&process.address);
@@ -310,16 +303,15 @@ async fn a_full_disk_is_found_before_anything_is_promised() {
     let process = Process::spawn_by(command, None, &data.flags()).served();
     let mut client = client(&process.address);
     let large = v1::Store { bytes_max: 64 << 20, ..store() };
-    let status = client.grant(v1::GrantRequest { store: Some(large), ..grant(1, None) }).await.unwrap_err();
-    assert_status(&status, Code::ResourceExhausted, "cannot have 67108864 bytes for the replay's ring");
+    let part = "cannot allocate 67108864 bytes for the replay's ring";
+    let status = refused(client.grant(grant_with(large, None)).await, Code::ResourceExhausted, part);
     assert_status(&status, Code::ResourceExhausted, "No space left on device");
     // What was taken in vain was given back.
     client.grant(grant(1, None)).await.unwrap();
-    let status = client.configure(configure(Some(1 << 20), None)).await.unwrap_err();
-    assert_status(&status, Code::ResourceExhausted, "the replay's table-0");
+    let larger = client.configure(configure(Some(1 << 20), None)).await;
+    refused(larger, Code::ResourceExhausted, "the replay's table-0");
     assert_eq!(state(&mut client).await.store, Some(store()));
-    let incarnation = state(&mut client).await.shard.unwrap().incarnation;
-    client.grant(grant(1, allowance(incarnation, 10))).await.unwrap();
+    grant_inserts(&mut client, 10).await;
     let mut writing = Writing::open(&mut client, hello(0, 1)).await;
     assert_eq!(writing.write(chunk(0, 1, 0, 0)).await.items, 3);
 }

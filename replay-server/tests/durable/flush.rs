@@ -8,8 +8,7 @@ async fn begin(fsync: &str) -> (Process, tempfile::TempDir, Writing) {
     let data = tempfile::tempdir().unwrap();
     let process = Process::start(None, &["--data-dir", data.path().to_str().unwrap(), "--fsync", fsync]);
     let mut client = client(&process.address);
-    let incarnation = state(&mut client).await.shard.unwrap().incarnation;
-    client.grant(grant(1, allowance(incarnation, 1000))).await.unwrap();
+    grant_inserts(&mut client, 1000).await;
     let writing = Writing::open(&mut client, hello(0, 1)).await;
     (process, data, writing)
 }
@@ -17,13 +16,13 @@ async fn begin(fsync: &str) -> (Process, tempfile::TempDir, Writing) {
 #[tokio::test(flavor = "multi_thread")]
 async fn always_means_before_each_acknowledgement() {
     let (process, _data, mut writing) = begin("always").await;
-    let syncs = || process.metric("replay_syncs_total");
+    let syncs = || process.metric("quiver_replay_syncs_total");
     for sequence in 0..20 {
         let before = syncs();
         writing.write(chunk(0, 1, 0, sequence)).await;
         assert!(syncs() > before, "chunk {sequence} was acknowledged without a visit to the disk");
     }
-    assert_eq!(process.metric("replay_sync_seconds_count"), syncs());
+    assert_eq!(process.metric("quiver_replay_sync_seconds_count"), syncs());
     let mut client = client(&process.address);
     let mut sampling = Sampling::open(&mut client).await;
     let before = syncs();
@@ -36,14 +35,14 @@ async fn always_means_before_each_acknowledgement() {
     // Looking changes nothing.
     let before = syncs();
     state(&mut client).await;
-    client.look(look(key)).await.unwrap();
+    client.get_item(look(key)).await.unwrap();
     assert_eq!(syncs(), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_at_once_share_a_visit_to_the_disk() {
     let (process, _data, _writing) = begin("always").await;
-    let before = process.metric("replay_syncs_total");
+    let before = process.metric("quiver_replay_syncs_total");
     let mut writers = Vec::new();
     for actor in 1..=32 {
         let mut client = client(&process.address);
@@ -54,7 +53,7 @@ async fn many_at_once_share_a_visit_to_the_disk() {
     for writing in &mut writers {
         assert_eq!(writing.stored().await.items, 3);
     }
-    let syncs = process.metric("replay_syncs_total") - before;
+    let syncs = process.metric("quiver_replay_syncs_total") - before;
     println!("{syncs} visits to the disk for 32 chunks");
     assert!((1.0..=32.0).contains(&syncs), "{syncs}");
 }
@@ -63,13 +62,13 @@ async fn many_at_once_share_a_visit_to_the_disk() {
 async fn now_and_then_means_again_and_again_and_none_means_never() {
     let (process, _data, mut writing) = begin("0.5").await;
     writing.write(chunk(0, 1, 0, 0)).await;
-    let before = process.metric("replay_syncs_total");
-    until(async || process.metric("replay_syncs_total") >= before + 2.0).await;
-    assert!(!process.log().contains("cannot write"), "{}", process.log());
+    let before = process.metric("quiver_replay_syncs_total");
+    until(async || process.metric("quiver_replay_syncs_total") >= before + 2.0).await;
+    assert!(!process.log().contains("cannot flush"), "{}", process.log());
 
     let (process, _data, mut writing) = begin("none").await;
     for sequence in 0..20 {
         writing.write(chunk(0, 1, 0, sequence)).await;
     }
-    assert_eq!(process.metric("replay_syncs_total"), 0.0);
+    assert_eq!(process.metric("quiver_replay_syncs_total"), 0.0);
 }

@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use replay::ItemKey;
 use tonic::Status;
 
-use super::ledger::{Actor, LANES, expected, firsts};
+use super::ledger::{Actor, finish, firsts, for_each_lane};
 use crate::common::process::Process;
 use crate::common::*;
 
@@ -17,7 +17,7 @@ const ACTORS: u32 = 3;
 /// Lives of each shard. Most of the time goes into starting the process and into the writers' pauses.
 const KILLS: usize = 300;
 
-/// All that the shard has answered to the learner, so that it must not forget it.
+/// All that the shard has answered to the learner, so it must keep it.
 #[derive(Default)]
 struct Memory {
     items: HashMap<ItemKey, Known>,
@@ -70,7 +70,7 @@ impl Memory {
     async fn check_items(&mut self, client: &mut Client, evicts: bool) -> Result<(), Status> {
         let keys: Vec<ItemKey> = self.items.keys().copied().take(20).collect();
         for key in keys {
-            let reply = match client.look(look(key)).await {
+            let reply = match client.get_item(look(key)).await {
                 Ok(reply) => reply.into_inner(),
                 Err(status) if status.code() == tonic::Code::NotFound && evicts => {
                     self.items.remove(&key);
@@ -150,10 +150,7 @@ impl Story {
 
     fn grant(&self, shard: &v1::ShardStatus, inserts: u64) -> v1::GrantRequest {
         let inserts = shard.counters.unwrap().inserts + inserts;
-        v1::GrantRequest {
-            store: Some(self.store.clone()),
-            ..grant(1, allowance(shard.incarnation, inserts))
-        }
+        grant_with(self.store.clone(), allowance(shard.incarnation, inserts))
     }
 
     /// One life: looks whether everything is there, lets writers write some, and kills.
@@ -167,7 +164,7 @@ impl Story {
         assert_eq!((damaged.damaged_lanes, damaged.lost_items), (0, 0));
         self.memory.check_shard(shard.clone());
         self.memory.check_items(&mut client, self.evicts).await.unwrap();
-        // So much that some of it will be under way when it ends, and so little that it is not all for the disk.
+        // So much that some of it is in flight when it ends, and so little that it is not all for the disk.
         let chunks = self.rng.random_range(1..=60);
         let grant = self.grant(&shard, chunks * 4 * self.store.tables.len() as u64);
         let enough = acknowledged() + self.rng.random_range(0..=chunks) / 2;
@@ -222,11 +219,7 @@ async fn kill_again_and_again(
     let shard = state(&mut client).await.shard.unwrap();
     story.memory.check_shard(shard.clone());
     client.grant(story.grant(&shard, 1_000_000)).await.unwrap();
-    let duplicates: u64 = actors.iter().map(Actor::duplicates).sum();
-    let mut handed = Vec::new();
-    for actor in actors {
-        handed.push(actor.finish().await);
-    }
+    let (handed, duplicates) = finish(actors).await;
     story.memory.check_items(&mut client, evicts).await.unwrap();
     let shard = state(&mut client).await.shard.unwrap();
     let counters = shard.counters.unwrap();
@@ -254,15 +247,13 @@ async fn whatever_was_acknowledged_is_there_once_after_hundreds_of_kills() {
     let mut client = client(&process.address);
     let all = firsts(&all_items(&mut client, 0).await);
     let new = firsts(&all_items(&mut client, 1).await);
-    for actor in 0..ACTORS {
-        for lane in 0..LANES {
-            let expected: Vec<u64> = expected(lane, handed[actor as usize]).collect();
-            assert_eq!(all[&(actor, lane)], expected, "actor {actor} lane {lane}");
-            // Of a table with less room the newest are there, without a hole.
-            let newest = new.get(&(actor, lane)).map_or(&[][..], |firsts| firsts);
-            assert!(expected.ends_with(newest), "actor {actor} lane {lane}");
-        }
-    }
+    for_each_lane(&handed, |lane, expected| {
+        let expected: Vec<u64> = expected.collect();
+        assert_eq!(all[&lane], expected, "actor and lane {lane:?}");
+        // Of a table with less room the newest are there, without a hole.
+        let newest = new.get(&lane).map_or(&[][..], |firsts| firsts);
+        assert!(expected.ends_with(newest), "actor and lane {lane:?}");
+    });
     assert_eq!(new.values().map(Vec::len).sum::<usize>(), 300);
 }
 
@@ -275,11 +266,8 @@ async fn a_ring_that_is_used_round_and_round_keeps_the_newest_through_hundreds_o
     assert!(shard.tables[0].reclaimed_items > 0, "{shard:?}");
     assert!(shard.bytes_used > 80 << 10, "{shard:?}");
     let all = firsts(&all_items(&mut client, 0).await);
-    for actor in 0..ACTORS {
-        for lane in 0..LANES {
-            let expected: Vec<u64> = expected(lane, handed[actor as usize]).collect();
-            let there = all.get(&(actor, lane)).map_or(&[][..], |firsts| firsts);
-            assert!(expected.ends_with(there), "actor {actor} lane {lane}");
-        }
-    }
+    for_each_lane(&handed, |lane, expected| {
+        let there = all.get(&lane).map_or(&[][..], |firsts| firsts);
+        assert!(expected.collect::<Vec<_>>().ends_with(there), "actor and lane {lane:?}");
+    });
 }

@@ -1,27 +1,28 @@
 //! What writers were promised, and whether a shard keeps it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use proto::Batch;
+use proto::PackedBatch;
 use replay::LaneKey;
 use rpc::address::Address;
 use rpc::channel::Credentials;
-use rpc::place::Place;
-use rpc::writer::Writer;
+use rpc::shard_entry::ShardEntry;
+use rpc::writer::ChunkWriter;
 use tokio::task::JoinHandle;
 
 use crate::common::{STEPS, assert_frames, chunk_for, hello, patiently, until};
 
 /// Lanes of each actor.
-pub const LANES: u32 = 2;
+const LANES: u32 = 2;
 /// Chunks that a writer hands over at once.
 const AT_ONCE: usize = 4;
 
-/// An actor that writes chunk after chunk until it is told to stop, whatever happens to the shard.
+/// An actor that writes chunk after chunk until it is stopped, whatever happens to the shard.
 pub struct Actor {
-    writer: Arc<Writer>,
+    writer: Arc<ChunkWriter>,
     stop: Arc<AtomicBool>,
     /// Chunks handed over, of all lanes by turns.
     handed: Arc<AtomicU64>,
@@ -30,8 +31,8 @@ pub struct Actor {
 
 impl Actor {
     pub fn start(address: &Address, actor: u32, tables: u8) -> Self {
-        let writer = Arc::new(Writer::spawn(
-            Place::fixed(address.clone()),
+        let writer = Arc::new(ChunkWriter::spawn(
+            ShardEntry::fixed(address.clone()),
             Credentials::none(),
             hello(actor, 1),
             AT_ONCE,
@@ -56,13 +57,8 @@ impl Actor {
         self.writer.sent().chunks.load(Ordering::Relaxed)
     }
 
-    /// Of these, chunks that the shard had already.
-    pub fn duplicates(&self) -> u64 {
-        self.writer.sent().duplicates.load(Ordering::Relaxed)
-    }
-
     /// Stops after what is handed over already, all of it acknowledged, and says how many chunks that were.
-    pub async fn finish(self) -> u64 {
+    async fn finish(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         patiently(self.task).await.unwrap();
         patiently(self.writer.flush()).await.unwrap();
@@ -73,10 +69,29 @@ impl Actor {
     }
 }
 
+/// Finishes these actors. Returns how many chunks each handed over, and of how many the shard replied that it had them
+/// already.
+pub async fn finish(actors: Vec<Actor>) -> (Vec<u64>, u64) {
+    let (mut handed, mut duplicates) = (Vec::new(), 0);
+    for actor in actors {
+        let writer = actor.writer.clone();
+        handed.push(actor.finish().await);
+        duplicates += writer.sent().duplicates.load(Ordering::Relaxed);
+    }
+    (handed, duplicates)
+}
+
+/// Calls `check` with the actor and number of each lane and with its items after the chunks that its actor handed over.
+pub fn for_each_lane(handed: &[u64], check: impl Fn((u32, u32), Range<u64>)) {
+    for (actor, &chunks) in (0..).zip(handed) {
+        (0..LANES).for_each(|lane| check((actor, lane), expected(lane, chunks)));
+    }
+}
+
 /// First steps of the items of each lane, sorted. All frames are looked at.
-pub fn firsts(batches: &[Batch]) -> BTreeMap<(u32, u32), Vec<u64>> {
+pub fn firsts(batches: &[PackedBatch]) -> BTreeMap<(u32, u32), Vec<u64>> {
     let mut firsts: BTreeMap<_, Vec<u64>> = BTreeMap::new();
-    for item in batches.iter().flat_map(Batch::items) {
+    for item in batches.iter().flat_map(PackedBatch::items) {
         assert_frames(&item);
         firsts.entry((item.lane().actor, item.lane().lane)).or_default().push(item.first_step());
     }
@@ -85,7 +100,7 @@ pub fn firsts(batches: &[Batch]) -> BTreeMap<(u32, u32), Vec<u64>> {
 }
 
 /// What a lane's items are, each once, after so many of its actor's chunks.
-pub fn expected(lane: u32, chunks: u64) -> std::ops::Range<u64> {
+pub fn expected(lane: u32, chunks: u64) -> Range<u64> {
     let of_lane = (chunks + u64::from(LANES) - 1 - u64::from(lane)) / u64::from(LANES);
     0..(of_lane * STEPS).saturating_sub(1)
 }

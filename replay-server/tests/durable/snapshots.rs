@@ -7,7 +7,7 @@ use proto::v1;
 use replay::ItemKey;
 use tonic::Code;
 
-use super::ledger::{Actor, LANES, expected, firsts};
+use super::ledger::{Actor, expected, finish, firsts, for_each_lane};
 use crate::common::process::Process;
 use crate::common::*;
 
@@ -18,13 +18,11 @@ fn uniform_store() -> v1::Store {
     v1::Store { bytes_max: 32 << 20, ..store_of(vec![table]) }
 }
 
-/// A shard with a data directory in `place`, told to hold `store`.
+/// A shard with a data directory in `place`, configured to hold `store`.
 async fn begin(place: &Path, store: v1::Store) -> (Process, v1::ShardStatus) {
     let process = Process::start(None, &["--data-dir", place.to_str().unwrap()]);
     let mut client = client(&process.address);
-    let shard = state(&mut client).await.shard.unwrap();
-    let request = v1::GrantRequest { store: Some(store), ..grant(1, allowance(shard.incarnation, 1 << 16)) };
-    client.grant(request).await.unwrap();
+    let shard = grant_store(&mut client, store, 1 << 16).await;
     (process, shard)
 }
 
@@ -74,10 +72,7 @@ async fn a_snapshot_taken_while_writers_write_holds_what_was_there_and_nothing_t
     let least = acknowledged();
     let snapshot = take(&mut client, place.path().join("snapshot")).await;
     assert!(fs::metadata(&snapshot).unwrap().len() > 2 << 20);
-    let mut handed = Vec::new();
-    for actor in actors {
-        handed.push(actor.finish().await);
-    }
+    let (handed, _) = finish(actors).await;
 
     let copy = restored(Some(&place.path().join("elsewhere")), &snapshot);
     let mut client = crate::common::client(&copy.address);
@@ -89,15 +84,12 @@ async fn a_snapshot_taken_while_writers_write_holds_what_was_there_and_nothing_t
     assert_ne!(copied.incarnation, shard.incarnation);
     client.grant(v1::GrantRequest { store: None, ..grant(1, None) }).await.unwrap();
     let all = firsts(&all_items(&mut client, 0).await);
-    for actor in 0..ACTORS {
-        for lane in 0..LANES {
-            let there = &all[&(actor, lane)];
-            let at_least = expected(lane, least[actor as usize]).end as usize;
-            let at_most = expected(lane, handed[actor as usize]);
-            assert!(there.len() >= at_least, "actor {actor} lane {lane}: {} of {at_least}", there.len());
-            assert!(at_most.take(there.len()).eq(there.iter().copied()), "actor {actor} lane {lane}");
-        }
-    }
+    for_each_lane(&handed, |(actor, lane), at_most| {
+        let there = &all[&(actor, lane)];
+        let at_least = expected(lane, least[actor as usize]).end as usize;
+        assert!(there.len() >= at_least, "actor {actor} lane {lane}: {} of {at_least}", there.len());
+        assert!(at_most.take(there.len()).eq(there.iter().copied()), "actor {actor} lane {lane}");
+    });
 
     // It survives its process like any other.
     let items = copied.tables[0].items;
@@ -122,10 +114,7 @@ async fn a_snapshot_of_a_quiet_shard_is_that_shard_with_priorities_and_draws() {
     let place = tempfile::tempdir().unwrap();
     let (process, _) = begin(&place.path().join("data"), store()).await;
     let mut client = client(&process.address);
-    let mut writing = Writing::open(&mut client, hello(0, 1)).await;
-    for sequence in 0..20 {
-        writing.write(chunk(0, 1, 0, sequence)).await;
-    }
+    let _writing = write(&mut client, 0..20).await;
     let mut sampling = Sampling::open(&mut client).await;
     let drawn = sampling.draw(0, vec![0.1, 0.5, 0.9, 0.9]).await;
     let keys: Vec<ItemKey> = drawn.items().map(|item| item.key()).collect();
@@ -154,10 +143,7 @@ async fn a_snapshot_goes_into_an_empty_place_only_and_only_if_it_is_one() {
     let occupied = place.path().join("data");
     let (process, shard) = begin(&occupied, store()).await;
     let mut client = client(&process.address);
-    let mut writing = Writing::open(&mut client, hello(0, 1)).await;
-    for sequence in 0..5 {
-        writing.write(chunk(0, 1, 0, sequence)).await;
-    }
+    let _writing = write(&mut client, 0..5).await;
     let snapshot = take(&mut client, place.path().join("snapshot")).await;
     let original = contents(&process).await;
     drop(process);
@@ -170,7 +156,7 @@ async fn a_snapshot_goes_into_an_empty_place_only_and_only_if_it_is_one() {
         said
     };
     let said = fails(&occupied, &snapshot);
-    assert!(said.contains("holds the replay of run \"run-1\" already"), "{said}");
+    assert!(said.contains("already holds the replay of run \"run-1\""), "{said}");
 
     let empty = place.path().join("empty");
     let whole = fs::read(&snapshot).unwrap();
@@ -181,9 +167,9 @@ async fn a_snapshot_goes_into_an_empty_place_only_and_only_if_it_is_one() {
     spoil(&[7; 100_000]);
     assert!(fails(&empty, &spoilt).contains("not a snapshot"), "more garbage");
     spoil(&whole[..whole.len() - 10]);
-    assert!(fails(&empty, &spoilt).contains("cut short"), "the end is missing");
+    assert!(fails(&empty, &spoilt).contains("truncated"), "the end is missing");
     spoil(&whole[..whole.len() / 2]);
-    assert!(fails(&empty, &spoilt).contains("cut short"), "half is missing");
+    assert!(fails(&empty, &spoilt).contains("truncated"), "half is missing");
     let mut flipped = whole.clone();
     flipped[whole.len() / 2] ^= 1;
     spoil(&flipped);
@@ -193,7 +179,7 @@ async fn a_snapshot_goes_into_an_empty_place_only_and_only_if_it_is_one() {
     let missing = place.path().join("missing");
     assert!(fails(&empty, &missing).contains("No such file"), "there is none");
 
-    // All that in vain: the place is still empty, and nobody's.
+    // All that in vain: the place is still empty, and no process holds it.
     let process = Process::start(None, &["--data-dir", empty.to_str().unwrap()]);
     let info = state(&mut crate::common::client(&process.address)).await;
     assert_eq!((info.run.as_str(), info.store), ("", None));
@@ -220,10 +206,10 @@ async fn one_snapshot_is_taken_at_a_time() {
     let mut slow = client.snapshot(v1::SnapshotRequest {}).await.unwrap().into_inner();
     patiently(slow.message()).await.unwrap();
     let mut other = crate::common::client(&process.address);
-    let status = other.snapshot(v1::SnapshotRequest {}).await.unwrap_err();
-    assert_status(&status, Code::ResourceExhausted, "another snapshot is under way");
-    // It holds nobody else up.
-    assert_eq!(standing(&mut client).await.items, 199);
+    let second = other.snapshot(v1::SnapshotRequest {}).await;
+    refused(second, Code::ResourceExhausted, "another snapshot is in progress");
+    // It blocks no other caller.
+    assert_eq!(table_status(&mut client).await.items, 199);
     drop(slow);
     until(async || other.snapshot(v1::SnapshotRequest {}).await.is_ok()).await;
 }
@@ -233,6 +219,6 @@ async fn a_shard_that_holds_nothing_has_no_snapshot() {
     let process = Process::start(None, &[]);
     let mut client = client(&process.address);
     let mut pieces = client.snapshot(v1::SnapshotRequest {}).await.unwrap().into_inner();
-    let status = patiently(pieces.message()).await.unwrap_err();
-    assert_status(&status, Code::FailedPrecondition, "no learner has said yet what this shard holds");
+    let piece = patiently(pieces.message()).await;
+    refused(piece, Code::FailedPrecondition, "no learner has configured this shard yet");
 }

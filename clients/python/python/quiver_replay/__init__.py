@@ -1,6 +1,6 @@
-"""Write to, sample from and look into a Quiver replay shard, with numpy arrays.
+"""Write to, sample from and inspect a Quiver replay shard, with numpy arrays.
 
-A `Client` names one shard. It says what the shard holds (`Client.create`), and makes writers and samplers:
+A `Client` connects to one shard. It configures the shard (`Client.create`), and creates writers and samplers:
 
     client = Client("127.0.0.1:7777", shape=(84, 84))
     client.create([Table("transitions", capacity=100_000)], actions=6, stack=4)
@@ -10,9 +10,9 @@ A `Client` names one shard. It says what the shard holds (`Client.create`), and 
     for batch in sampler:
         sampler.update(batch, learn(batch))
 
-Errors: `ValueError` for what can never be right, `ConnectionError` for a shard that can't be reached, `TimeoutError` for
-one that takes longer than you allowed, `Refused` for what the shard does not do. Whoever waits longer than ten seconds
-says so in the log of the name "quiver_replay".
+Errors: `ValueError` for invalid arguments, `ConnectionError` for an unreachable shard, `TimeoutError` if a call takes
+longer than its timeout, `Refused` if the shard permanently refuses a request. A wait of more than ten seconds is logged
+by the logger "quiver_replay".
 """
 
 from ._core import Refused

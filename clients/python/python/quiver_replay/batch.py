@@ -1,4 +1,4 @@
-"""Items that were drawn, as arrays."""
+"""Sampled items as arrays."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from . import checks
 
 
 class Batch:
-    """Up to `size` items, each of 1 to `length` steps. The arrays are made once and filled again and again.
+    """Up to `size` items, each of 1 to `length` steps. The arrays are allocated once and reused.
 
-    Every array has one row for each item. What belongs to single steps has `length` columns; those behind an item's
-    own steps are 0, and frames there repeat its last one.
+    Every array has one row per item. Arrays of per-step values have `length` columns; columns after an item's last step
+    are 0, and frames there repeat its last frame.
     """
 
     def __init__(self, size: int, length: int, stack: int, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
@@ -42,7 +42,7 @@ class Batch:
         return self._frames.reshape(self.size, -1).view(np.uint8)
 
     def copy(self) -> Batch:
-        """The same in arrays of its own."""
+        """A copy with its own arrays."""
         return copy.deepcopy(self)
 
     def __len__(self) -> int:
@@ -58,12 +58,12 @@ class Batch:
 
     @property
     def states(self) -> npt.NDArray[Any]:
-        """Before the first step: (items, stack, *shape), a view of `frames`."""
+        """The states before the first step: (items, stack, *shape), a view of `frames`."""
         return self._frames[: self.count, : self.stack]
 
     @property
     def next_states(self) -> npt.NDArray[Any]:
-        """After the last step: (items, stack, *shape). A view of `frames` if all items have `length` steps."""
+        """The states after the last step: (items, stack, *shape), a view of `frames` if all items have `length` steps."""
         lengths = self.lengths
         if self.length == 1 or bool((lengths == self.length).all()):
             return self._frames[: self.count, self.length : self.length + self.stack]
@@ -78,12 +78,12 @@ class Batch:
 
     @property
     def rewards(self) -> npt.NDArray[np.float32]:
-        """As they were written: (items, length)."""
+        """The rewards as written: (items, length)."""
         return self._rewards[: self.count]
 
     @property
     def log_probabilities(self) -> npt.NDArray[np.float32]:
-        """Of the actions under the policy that acted: (items, length)."""
+        """Log-probabilities of the actions under the policy that chose them: (items, length)."""
         return self._log_probabilities[: self.count]
 
     @property
@@ -93,40 +93,40 @@ class Batch:
 
     @property
     def terminated(self) -> npt.NDArray[np.bool_]:
-        """Whether the episode ended with the last step: nothing to bootstrap from. (items,)."""
+        """Whether the episode terminated with the last step, so there is no state to bootstrap from. (items,)."""
         return self._terminated[: self.count]
 
     @property
     def truncated(self) -> npt.NDArray[np.bool_]:
-        """Whether the episode was cut short after the last step. (items,)."""
+        """Whether the episode was truncated after the last step. (items,)."""
         return self._truncated[: self.count]
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """Steps of each item, `length` or, at the end of an episode, fewer. (items,)."""
+        """Number of steps of each item: `length`, or fewer at the end of an episode. (items,)."""
         return self._lengths[: self.count]
 
     @property
     def keys(self) -> npt.NDArray[np.uint64]:
-        """What the shard calls them: (items, 3). Keep a copy to update their priorities later."""
+        """Keys of the items: (items, 3). Copy them to update priorities later."""
         return self._keys[: self.count]
 
     @property
     def probabilities(self) -> npt.NDArray[np.float64]:
-        """With which one draw from the table gives this item: what importance weights are made of. (items,)."""
+        """Probability that one draw from the table returns this item, for importance weights. (items,)."""
         return self._probabilities[: self.count]
 
     @property
     def priorities(self) -> npt.NDArray[np.float64]:
-        """As they were last given. (items,)."""
+        """The current priorities. (items,)."""
         return self._priorities[: self.count]
 
     @property
     def times_sampled(self) -> npt.NDArray[np.uint32]:
-        """This time included. (items,)."""
+        """How often each item has been sampled, this time included. (items,)."""
         return self._times_sampled[: self.count]
 
     @property
     def ages(self) -> npt.NDArray[np.uint64]:
-        """Items inserted after this one. (items,)."""
+        """Number of items inserted after this one. (items,)."""
         return self._ages[: self.count]

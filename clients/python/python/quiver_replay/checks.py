@@ -1,4 +1,4 @@
-"""What people give, checked and made ready, with errors that name it."""
+"""Validates and converts arguments. Every error names the argument."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 
 def count(what: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
-    """A whole number within a range."""
+    """An integer within a range."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -25,7 +25,7 @@ def optional_count(what: str, value: Any, least: int, most: int = 2**63 - 1) -> 
 
 
 def column(what: str, values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """One number for each item or step."""
+    """A one-dimensional array: one number per item or step."""
     array = np.asarray(values)
     if array.ndim != 1:
         raise ValueError(f"{what} must have one dimension, not shape {array.shape}")
@@ -38,7 +38,7 @@ def column(what: str, values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArra
 
 
 def keys(values: npt.ArrayLike) -> npt.NDArray[np.uint64]:
-    """Keys as batches have them: one row of three each."""
+    """Keys in the format of `Batch.keys`: one row of three numbers per item."""
     array = np.asarray(values)
     if array.size == 0:
         return np.empty((0, 3), np.uint64)

@@ -1,4 +1,4 @@
-"""One shard, by its address."""
+"""The client of one shard."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from .writer import Writer
 
 @dataclass(frozen=True)
 class Table:
-    """One view of a shard's frames: which transitions are kept, and how they are drawn."""
+    """A view of a shard's steps with its own items: which transitions are kept and how they are sampled."""
 
     name: str
-    #: Items kept.
+    #: Maximum number of items.
     capacity: int
     #: "proportional" to (priority + constant)^exponent, "uniform", "fifo" or "lifo".
     sampler: str = "proportional"
-    #: Which item makes room: "fifo", "lifo" or "lowest-priority".
+    #: Which item is evicted from a full table: "fifo", "lifo" or "lowest-priority".
     remover: str = "fifo"
-    #: An item drawn so often goes; 0 keeps it.
+    #: Remove an item after it was sampled this many times; 0 means never.
     max_times_sampled: int = 0
     priority_exponent: float = 0.6
     priority_constant: float = 1e-6
-    #: The priority of items that come without one, until there is a largest.
+    #: Priority of items written without one, until the table has a largest priority.
     first_priority: float = 1.0
 
     def __post_init__(self) -> None:
@@ -43,9 +43,9 @@ class Table:
 class Client:
     """A replay shard: `quiver-replay-server --listen ADDRESS`.
 
-    `address` is host:port or unix:/path. `shape` and `dtype` are those of one frame: what was seen at one step. A
-    shard that can't be reached is tried again for `timeout` seconds: it may be starting. A shard that is started with
-    --secrets asks who calls: `secrets` is the folder `client` that `quiver certs` made, or the variable QUIVER_SECRETS.
+    `address` is host:port or unix:/path. `shape` and `dtype` describe one frame: the observation of one step. Calls to
+    an unreachable shard are retried for `timeout` seconds, because it may be starting. A shard that runs with --secrets
+    requires authentication: set `secrets` to the folder `client` that `quiver certs` created, or set QUIVER_SECRETS.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Client:
         self.dtype = np.dtype(dtype)
         self.frame_bytes = math.prod(self.shape) * self.dtype.itemsize
         if self.dtype.hasobject or self.frame_bytes == 0:
-            raise ValueError(f"a frame can't be made of {self.dtype}")
+            raise ValueError(f"frames cannot have the shape {self.shape} and the dtype {self.dtype}")
         if not timeout > 0:
             raise ValueError(f"timeout is {timeout}, must be above 0")
         folder = secrets if secrets is not None else os.environ.get("QUIVER_SECRETS")
@@ -82,16 +82,17 @@ class Client:
         run: Optional[str] = None,
         inserts_max: Optional[int] = None,
     ) -> None:
-        """Tells the shard what it holds: `actions` discrete actions, states of `stack` frames, 1 to 4 tables.
+        """Configures the shard: `actions` discrete actions, states of `stack` frames, 1 to 4 tables.
 
-        A shard that was told before must have been told the same, but for capacity and priority_exponent, which change.
-        `bytes_max` is for packed frames and records of all tables; the oldest go first. `codec` is how frames are packed:
-        "delta" for what changes little from frame to frame, "zstd" or "none". `run` names what the shard is for: a shard
-        serves one run, and this one by default. `inserts_max` is how many items it takes in before writers wait; without
-        it they never do (see `allow`).
+        A shard that is already configured must have the same configuration, except capacity and priority_exponent,
+        which this call changes. `bytes_max` bounds the compressed frames and records of all tables; the oldest are
+        reclaimed first. `codec` is the compression of frames: "delta" for frames that change little from one to the
+        next, "zstd" or "none". `run` names the run; a shard serves one run, and the default is the run that it already
+        serves. `inserts_max` is the number of inserts after which writers block; without it they never do (see
+        `allow`).
 
-        A shard that is started anew takes no inserts until it is told how many. This client sees to that, until it is
-        closed or gone with all its writers and samplers. One process should do it for a shard.
+        A restarted shard accepts no inserts until it has an allowance. This client restores it, until the client is
+        closed, or deleted together with all its writers and samplers. Only one process should do this for a shard.
         """
         checks.count("frame_bytes", self.frame_bytes, 1, 4 << 20)
         store = {
@@ -105,16 +106,16 @@ class Client:
         self._core.create(store, run, checks.optional_count("inserts_max", inserts_max, 0))
 
     def allow(self, inserts_max: Optional[int]) -> None:
-        """Lets the shard take in so many items in total before writers wait; None for any number."""
+        """Sets the total number of inserts after which writers block; None for no limit."""
         self._core.allow(checks.optional_count("inserts_max", inserts_max, 0))
 
     def writer(
         self, actor: int = 0, lane: int = 0, *, incarnation: Optional[int] = None, chunk_steps: int = 64
     ) -> Writer:
-        """Writes one environment's steps. Environments of one process differ in `lane`, processes in `actor`.
+        """Creates a writer for one environment: one `lane` per environment of a process, one `actor` per process.
 
-        If two processes write as one actor, the newer ends the older, which raises `Refused`. `incarnation` says which is
-        newer; by default it is the time of this process's first writer. Steps travel in chunks of `chunk_steps`.
+        If two processes write as the same actor, the newer incarnation replaces the older one, which raises `Refused`.
+        `incarnation` defaults to the time of this process's first writer. Steps are sent in chunks of `chunk_steps`.
         """
         core = self._core.writer(
             checks.count("actor", actor, 0, 2**32 - 1),
@@ -137,11 +138,12 @@ class Client:
         stratified: bool = True,
         seed: Optional[int] = None,
     ) -> Sampler:
-        """Draws batches, with the next `prefetch` of them on their way already.
+        """Creates a sampler that prefetches the next `prefetch` batches.
 
-        By default these are 8, but none from a table with `max_times_sampled`, whose items would be used up by a batch that
-        nobody takes. `length` is the most steps that an item has. The first batch waits until the table has `min_size`
-        items. Batches are filled in turn into `buffers` sets of arrays: one stays as it is until so many more were drawn.
+        The default is 8, but 0 for a table with `max_times_sampled`, because unused prefetched batches would remove
+        items. `length` is the maximum number of steps per item. The first batch waits until the table has `min_size`
+        items. Batches are written in turn into `buffers` sets of arrays: a batch stays valid until `buffers` more were
+        sampled.
         """
         if seed is None:
             seed = int.from_bytes(os.urandom(7), "little")
@@ -160,7 +162,7 @@ class Client:
     def update_priorities(
         self, keys: npt.ArrayLike, priorities: npt.ArrayLike, table: Optional[str] = None
     ) -> tuple[int, int]:
-        """Gives items new priorities now. How many were changed, and how many are no longer there."""
+        """Updates priorities at once. Returns how many items were updated and how many no longer exist."""
         return self._core.update_priorities(
             table, checks.keys(keys), checks.column("priorities", priorities, np.float64)
         )
@@ -168,20 +170,20 @@ class Client:
     def configure(
         self, table: Optional[str] = None, *, capacity: Optional[int] = None, priority_exponent: Optional[float] = None
     ) -> None:
-        """Changes a table while it is used."""
+        """Changes a table while it is in use."""
         self._core.configure(table, checks.optional_count("capacity", capacity, 1), priority_exponent)
 
     def inspect(self, table: Optional[str] = None, top: int = 5) -> dict[str, Any]:
-        """What is in the shard, and who waits for what: one object of `quiver inspect --json`."""
-        seen: dict[str, Any] = json.loads(self._core.inspect(table, checks.count("top", top, 0, 1000)))
-        return seen
+        """The shard's contents and blocked callers: one object of `quiver inspect --json`."""
+        inspection: dict[str, Any] = json.loads(self._core.inspect(table, checks.count("top", top, 0, 1000)))
+        return inspection
 
     def snapshot(self, path: Union[str, "os.PathLike[str]"]) -> int:
-        """Saves the shard's contents while it serves, for `quiver-replay-server --restore`. How many bytes they are."""
+        """Saves the shard's contents while it serves, for `quiver-replay-server --restore`. Returns the bytes written."""
         return self._core.snapshot(os.fspath(path))
 
     def close(self) -> None:
-        """Stops telling the shard what it holds. Writers and samplers go on."""
+        """Stops keeping the shard configured. Existing writers and samplers continue to work."""
         self._core.close()
 
     def __enter__(self) -> Client:

@@ -1,4 +1,4 @@
-"""Batch after batch."""
+"""Samples batches from one table."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .batch import Batch
 
 
 class Sampler:
-    """An endless iterator over batches of one table. Made by `Client.sampler`; one thread uses it at a time.
+    """An endless iterator over batches of one table, created by `Client.sampler`. Use it from one thread at a time.
 
-    A shard that goes away is tried again, and the log says so; what it had drawn is drawn anew.
+    If the shard goes away, the sampler logs that, retries, and samples prefetched batches again.
     """
 
     def __init__(
@@ -41,14 +41,14 @@ class Sampler:
         return self.sample(batch)
 
     def new_batch(self) -> Batch:
-        """Arrays for one batch, to be filled by `sample`."""
+        """Allocates the arrays of one batch, for `sample(out)`."""
         return Batch(*self._batch)
 
     def sample(self, out: Optional[Batch] = None, timeout: Optional[float] = None) -> Batch:
-        """The next batch, into `out` if it is given, else into new arrays.
+        """Returns the next batch, in the arrays of `out` if given, else in new arrays.
 
-        It waits until there are items, at most `timeout` seconds. It is smaller than asked for only if the table uses its
-        items up and has fewer.
+        Waits until the table has items, at most `timeout` seconds. The batch has fewer items than requested only if the
+        table has `max_times_sampled` and too few items left.
         """
         batch = self.new_batch() if out is None else out
         batch.count = 0
@@ -56,25 +56,25 @@ class Sampler:
         return batch
 
     def update(self, items: Union[Batch, npt.ArrayLike], priorities: npt.ArrayLike) -> None:
-        """Gives items new priorities: a batch, or keys of batches. They travel with the next request for a batch.
+        """Queues new priorities for a batch or for keys of batches. They are sent with the next request for a batch.
 
-        Items that are gone are passed over (see `stale_updates`); updates to a shard that is away are lost.
+        Items that no longer exist are skipped (see `stale_updates`). Updates for an unreachable shard are lost.
         """
         keys = items.keys if isinstance(items, Batch) else checks.keys(items)
         self._core.update(keys, checks.column("priorities", priorities, np.float64))
 
     @property
     def stale_updates(self) -> int:
-        """Updates so far whose items were gone."""
+        """Number of updates so far whose items no longer exist."""
         return self._core.stale
 
     def close(self) -> None:
-        """Sends the last updates and ends the stream."""
+        """Sends the last updates and closes the stream."""
         self._core.close(True)
 
     def __enter__(self) -> Sampler:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        # Whoever leaves by an error does not wait for a shard as well.
+        # After an exception, do not wait for the shard in addition.
         self._core.close(kind is None)

@@ -1,4 +1,4 @@
-"""The steps of one environment."""
+"""Writes the steps of one environment."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from . import _core, checks
 
 
 class Writer:
-    """Writes the steps of one environment, and the items they complete. Made by `Client.writer`; one thread uses it.
+    """Writes the steps of one environment and the items that they complete. Created by `Client.writer`; for one thread.
 
-    Whole episodes go with `write`. Step by step it is `append` for each frame that was acted on, `end` for the last frame
-    of an episode, and `item` wherever a transition is complete. A shard that goes away is tried again for ever; what it
-    had not acknowledged is sent again and stored once. What takes a `timeout` waits so many seconds at most for a shard
-    that has too much under way, and for ever without it.
+    `write` writes a whole episode. Step by step, call `append` for each frame in which an action was taken, `end` for
+    the last frame of an episode, and `item` whenever a transition is complete. The writer retries an unreachable shard
+    forever and sends unacknowledged chunks again, which are stored once. Methods block while too many chunks are in
+    flight; with `timeout` they raise `TimeoutError` after that many seconds.
     """
 
     def __init__(self, core: _core.Writer, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -38,20 +38,20 @@ class Writer:
         life_lost: bool = False,
         timeout: Optional[float] = None,
     ) -> None:
-        """One step: what was seen, what was done on it, and what came of it."""
+        """Adds one step: the frame, the action taken in it, and the result of the action."""
         action = checks.count("action", action, 0)
         row = self._bytes(frame, 0)
         self._core.append(row, action, reward, log_probability, terminated, truncated, life_lost, timeout)
 
     def end(self, frame: npt.ArrayLike, timeout: Optional[float] = None) -> None:
-        """The last frame of an episode, on which nothing was done. The next step begins another episode."""
+        """Adds the last frame of an episode, in which no action was taken. The next step begins another episode."""
         self._core.end(self._bytes(frame, 0), timeout)
 
     def item(self, length: int = 1, priority: Optional[float] = None, table: Optional[str] = None) -> None:
-        """A transition to the last frame, from the state `length` steps before it.
+        """Adds an item: the transition to the last frame from the state `length` steps before it.
 
-        Without a `priority` it gets the largest that the table has seen. The items of a writer are made in the order of
-        their first steps, whatever table they go to.
+        Without a `priority` it gets the largest priority that the table has seen. Add the items of a writer in the
+        order of their first steps, over all tables.
         """
         self._core.item(checks.count("length", length, 0), priority, table)
 
@@ -68,10 +68,11 @@ class Writer:
         table: Union[str, Sequence[str], None] = None,
         timeout: Optional[float] = None,
     ) -> None:
-        """A whole episode: one frame more than actions and rewards. If it is not `terminated`, it was cut short.
+        """Writes a whole episode: one more frame than actions and rewards. If it is not `terminated`, it is truncated.
 
-        It makes one item for each step, of `length` steps or as many as are left, with its own of `priorities`, in the
-        first table or in those that are named. If it is interrupted, nothing or a part of the episode is stored.
+        Adds one item per step to the first table or to the named tables. An item has `length` steps, or fewer at the
+        end, and the step's entry of `priorities`. If the call is interrupted, nothing or a part of the episode is
+        stored.
         """
         tables = [table] if isinstance(table, str) else list(table or [])
         self._core.write(
@@ -87,32 +88,32 @@ class Writer:
         )
 
     def abandon(self) -> None:
-        """Drops the episode under way, and whatever else was not sent yet. The next step begins another episode."""
+        """Drops the open episode and all other unsent steps. The next step begins another episode."""
         self._core.abandon()
 
     def flush(self, timeout: Optional[float] = None) -> None:
-        """Sends what there is and waits until the shard has acknowledged all of it."""
+        """Sends all steps and waits until the shard has acknowledged them."""
         self._core.flush(timeout)
 
     @property
     def waiting_for(self) -> Optional[str]:
-        """What keeps the shard from taking more, if anything does."""
+        """What the writer is blocked on; None if it is not blocked."""
         return self._core.waiting_for
 
     def close(self, timeout: Optional[float] = None) -> None:
-        """`flush`, and the end."""
+        """Flushes and closes the writer."""
         self._core.close(timeout)
 
     def __del__(self) -> None:
         core = getattr(self, "_core", None)
         if core is not None and core.unsent:
-            warnings.warn(f"a writer was not closed: {core.unsent} steps were not sent", ResourceWarning, stacklevel=2)
+            warnings.warn(f"a writer was not closed: {core.unsent} steps are lost", ResourceWarning, stacklevel=2)
 
     def __enter__(self) -> Writer:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        # Whoever leaves by an error does not wait for a shard as well.
+        # After an exception, do not wait for the shard in addition.
         if kind is None:
             self.close()
 

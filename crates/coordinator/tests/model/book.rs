@@ -22,7 +22,7 @@ impl Book {
         Self { counts: BTreeMap::new(), newest, present, samples: 0, began: None }
     }
 
-    /// The book of a learner that goes on from a checkpoint with this one: what was counted stays counted.
+    /// The book of a learner that resumes from a checkpoint with this one: what was counted stays counted.
     pub fn again(&self) -> Self {
         Self { counts: self.counts.clone(), ..Self::new(self.newest.len()) }
     }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use coordinator::control::{Control, Wait};
+use coordinator::control::{BlockedOn, Control};
 use rand::RngExt;
 
 use super::book::Book;
 use super::{Config, Message, Part, World};
 use crate::heard::Heard;
 
-/// Requests to one shard that are under way for news alone.
+/// Requests to one shard in flight that ask for the status only.
 const POLLS_MAX: u64 = 3;
 
 #[derive(Debug)]
@@ -41,11 +41,11 @@ impl Learner {
     pub fn reply(&mut self, shard: usize, news: Option<Heard>, part: Part, drawn: bool, min_size: u64) {
         match news {
             Some(news) => {
-                self.control.heard(shard, news.status());
+                self.control.update_status(shard, news.status());
                 self.book.heard(shard, news, min_size);
             }
             None => {
-                self.control.lost(shard);
+                self.control.mark_unreachable(shard);
                 self.book.lost(shard, min_size);
             }
         }
@@ -55,7 +55,7 @@ impl Learner {
         match part {
             None => self.polls[shard] -= 1,
             Some((batch, count)) if drawn && news.is_some() => {
-                let missing = self.batches.get_mut(&batch).expect("it is under way");
+                let missing = self.batches.get_mut(&batch).expect("it is in flight");
                 *missing -= count;
                 if *missing == 0 {
                     self.batches.remove(&batch);
@@ -71,17 +71,17 @@ impl Learner {
         let (control, book, limiter) = (&self.control, &self.book, config.limiter());
         self.check_allowances(config);
         match control.can_sample() {
-            Err(Wait::Shards(shards)) => {
+            Err(BlockedOn::Shards(shards)) => {
                 assert!(!shards.is_empty());
                 assert_eq!(shards, book.strangers());
             }
-            Err(Wait::Filling { items, min_size }) => {
+            Err(BlockedOn::Filling { items, min_size }) => {
                 assert!(book.strangers().is_empty());
                 assert_eq!((items, min_size), (book.items(), config.min_size));
                 assert!(items < min_size);
                 self.check_that_news_can_come();
             }
-            Err(Wait::Inserts { missing }) => {
+            Err(BlockedOn::Inserts { missing }) => {
                 assert!(book.began.is_some() && config.ratio.is_some());
                 assert!(!self.may_draw_after(missing - 1), "{missing} are said to be missing, fewer do");
                 assert!(self.may_draw_after(missing), "{missing} are said to be missing, but more are");
@@ -119,11 +119,11 @@ impl Learner {
         let shard = self.book.reachable().next().expect("some shard holds something");
         let newest = self.book.newest(shard);
         let mut control = self.control.clone();
-        control.heard(shard, Heard { inserts: newest.inserts + inserts, ..newest }.status());
+        control.update_status(shard, Heard { inserts: newest.inserts + inserts, ..newest }.status());
         control.can_sample().is_ok()
     }
 
-    /// Whoever waits for news of a shard has allowed it to get as far.
+    /// A caller that waits for a shard's status has granted it as many inserts.
     fn check_that_news_can_come(&self) {
         for shard in self.book.reachable() {
             let (until, newest) = (self.control.until_inserts(shard), self.book.newest(shard));

@@ -8,7 +8,7 @@ mod config;
 mod learner;
 mod shard;
 
-use coordinator::control::{Control, Mark, Wait};
+use coordinator::control::{BlockedOn, Control, ShardCount};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use replay::Allowance;
@@ -53,7 +53,7 @@ type Part = Option<(u64, u64)>;
 
 #[derive(Clone, Debug)]
 enum Message {
-    /// From the learner. The answer to an orphan is awaited by nobody.
+    /// From the learner. No caller awaits the answer to an orphan.
     Request { learner: u32, shard: usize, allowance: Option<Allowance>, part: Part, orphan: bool },
     /// To the learner, `None` if there was no answer.
     Reply { learner: u32, shard: usize, news: Option<Heard>, part: Part, drawn: bool },
@@ -74,7 +74,7 @@ pub struct World {
     actors_up: bool,
     learner: Option<Learner>,
     learners: u32,
-    checkpoint: (u64, Vec<Mark>, Book),
+    checkpoint: (u64, Vec<ShardCount>, Book),
     wire: Vec<Message>,
     stretch: Option<Stretch>,
     /// Everything that ever happened, by all incarnations of everyone.
@@ -139,7 +139,7 @@ impl World {
     pub fn save_checkpoint(&mut self) {
         if let Some(learner) = &self.learner {
             let control = &learner.control;
-            self.checkpoint = (control.agent_steps(), control.marks(), learner.book.clone());
+            self.checkpoint = (control.agent_steps(), control.shard_counts(), learner.book.clone());
         }
     }
 
@@ -201,9 +201,9 @@ impl World {
         let room = self.shards_with_lanes().any(|shard| self.shards[shard].has_room());
         let wait = self.control().can_sample();
         assert!(wait.is_ok() || room, "everyone waits for someone else, the learner for {wait:?}");
-        assert!(!matches!(wait, Err(Wait::Shards(_))), "all shards have answered");
+        assert!(!matches!(wait, Err(BlockedOn::Shards(_))), "all shards have answered");
         let begin = Stretch { samples: self.samples, inserts: self.inserts };
-        self.stretch = matches!(wait, Err(Wait::Inserts { .. })).then_some(begin);
+        self.stretch = matches!(wait, Err(BlockedOn::Inserts { .. })).then_some(begin);
         self.check_all_steps_counted();
     }
 
@@ -232,7 +232,7 @@ impl World {
                 let answer = at.answer(learner, allowance);
                 let (news, drawn) = (answer, at.items > 0);
                 if news.is_none() && at.state == State::Paused && (orphan || self.rng.random_bool(0.5)) {
-                    // It may still find this when it goes on.
+                    // It may still find this when it resumes.
                     self.wire.push(Message::Request { learner, shard, allowance, part, orphan: true });
                 }
                 if !orphan {

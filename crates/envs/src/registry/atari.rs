@@ -8,8 +8,8 @@ mod emulated;
 
 use std::borrow::Cow;
 
-use super::{Entry, words};
-use crate::{Element, EnvError, Environment, Observation, Options};
+use super::{EnvEntry, words};
+use crate::{Element, EnvError, EnvOptions, Environment, Observation};
 
 /// The side of the square that the screen is scaled to.
 const SIDE: usize = 84;
@@ -129,8 +129,8 @@ const GAMES: [&str; 104] = [
 pub(super) const TWO_PLAYERS: [&str; 4] = ["combat", "joust", "maze_craze", "warlords"];
 
 /// One entry per game.
-pub(super) fn entries() -> impl Iterator<Item = Entry> {
-    GAMES.into_iter().map(|name| Entry {
+pub(super) fn entries() -> impl Iterator<Item = EnvEntry> {
+    GAMES.into_iter().map(|name| EnvEntry {
         name,
         aliases: &[],
         display_name: Cow::Owned(words(name)),
@@ -150,11 +150,11 @@ fn observation() -> Observation {
 }
 
 #[cfg(feature = "ale")]
-fn make(entry: &Entry, options: &Options, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
+fn make(entry: &EnvEntry, options: &EnvOptions, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
     Ok(Box::new(emulated::Atari::new(entry.name, options, seed)?))
 }
 
 #[cfg(not(feature = "ale"))]
-fn make(entry: &Entry, _options: &Options, _seed: u64) -> Result<Box<dyn Environment>, EnvError> {
+fn make(entry: &EnvEntry, _options: &EnvOptions, _seed: u64) -> Result<Box<dyn Environment>, EnvError> {
     Err(EnvError::BuiltWithoutAle(entry.name))
 }

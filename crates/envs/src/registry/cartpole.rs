@@ -10,8 +10,8 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::Entry;
-use crate::{Element, EnvError, Environment, Image, Observation, Options, Outcome, Spec, saved};
+use super::EnvEntry;
+use crate::{Element, EnvError, EnvOptions, Environment, Image, Observation, Spec, StepOutcome, saved};
 
 /// The name of CartPole, for experiments that are about it.
 pub const CARTPOLE: &str = "cartpole";
@@ -27,12 +27,12 @@ const SECONDS_PER_STEP: f64 = 0.02;
 const MAX_POSITION: f64 = 2.4;
 const MAX_ANGLE: f64 = 12.0 * PI / 180.0;
 const START_RANGE: f64 = 0.05;
-/// Version 0 ends here; the pole may still stand, so it is a truncation.
+/// Version 0 ends here; the pole may still be up, so it is a truncation.
 const MAX_STEPS: u32 = 200;
 
 /// CartPole in the registry.
-pub(super) fn entry() -> Entry {
-    Entry {
+pub(super) fn entry() -> EnvEntry {
+    EnvEntry {
         name: NAME,
         aliases: &[],
         display_name: Cow::Borrowed("CartPole"),
@@ -54,7 +54,7 @@ pub(super) fn entry() -> Entry {
     }
 }
 
-fn make(_entry: &Entry, _options: &Options, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
+fn make(_entry: &EnvEntry, _options: &EnvOptions, seed: u64) -> Result<Box<dyn Environment>, EnvError> {
     Ok(Box::new(CartPole::new(seed)))
 }
 
@@ -62,7 +62,7 @@ fn observation() -> Observation {
     Observation { element: Element::F32, shape: vec![4] }
 }
 
-/// All that changes.
+/// The saved state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct State {
     /// Position, velocity, angle, angular velocity: metres, radians, seconds.
@@ -128,7 +128,7 @@ impl Environment for CartPole {
         self.observe();
     }
 
-    fn step(&mut self, action: usize) -> Outcome {
+    fn step(&mut self, action: usize) -> StepOutcome {
         assert!(action < self.spec.actions.len(), "no action {action} in {NAME}");
         debug_assert!(!self.state.ended, "step after the end of an episode");
         let state = &mut self.state;
@@ -139,7 +139,7 @@ impl Environment for CartPole {
         let truncated = !terminated && state.steps >= MAX_STEPS;
         state.ended = terminated || truncated;
         self.observe();
-        Outcome { reward: 1.0, terminated, truncated, life_lost: false, frames: 1 }
+        StepOutcome { reward: 1.0, terminated, truncated, life_lost: false, frames: 1 }
     }
 
     fn observation(&self) -> &[u8] {
@@ -205,7 +205,7 @@ mod tests {
         std::array::from_fn(|i| f32::from_le_bytes(bytes[4 * i..][..4].try_into().unwrap()))
     }
 
-    /// The expected numbers were computed apart, from the published equations, with 50 decimal digits.
+    /// The expected numbers were computed independently, from the published equations, with 50 decimal digits.
     #[test]
     fn the_dynamics_match_an_independent_calculation() {
         let mut physics = [0.01, -0.02, 0.03, 0.04];
@@ -234,14 +234,14 @@ mod tests {
         assert_eq!(observed(&CartPole::new(7)), starts[7]);
     }
 
-    /// Pushes towards the side to which the pole leans and falls: enough to stand for 200 steps.
+    /// Pushes towards the side to which the pole leans and falls: enough to balance for 200 steps.
     fn balance(environment: &dyn Environment) -> usize {
         let [_, _, angle, spin] = observed(environment);
         usize::from(angle + 0.5 * spin > 0.0)
     }
 
     #[test]
-    fn a_standing_pole_is_truncated_at_200_steps() {
+    fn a_balanced_pole_is_truncated_at_200_steps() {
         let mut cartpole = CartPole::new(3);
         for _ in 1..MAX_STEPS {
             let action = balance(&cartpole);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restored_environment_goes_on_as_if_nothing_had_happened() {
+    fn a_restored_environment_continues_like_the_original() {
         let mut original = CartPole::new(5);
         for i in 0..7 {
             original.step(i % 2);

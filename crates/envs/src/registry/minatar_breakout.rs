@@ -9,8 +9,10 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::Entry;
-use crate::{ActionSet, Element, EnvError, Environment, Image, Observation, Options, Outcome, Spec, saved};
+use super::EnvEntry;
+use crate::{
+    ActionSet, Element, EnvError, EnvOptions, Environment, Image, Observation, Spec, StepOutcome, saved,
+};
 
 const NAME: &str = "minatar_breakout";
 
@@ -41,8 +43,8 @@ const FULL: &[(&str, i8)] = &[("noop", 0), ("left", -1), ("up", 0), ("right", 1)
 const FRAMES_PER_SECOND: f64 = 10.0;
 
 /// MinAtar Breakout in the registry.
-pub(super) fn entry() -> Entry {
-    Entry {
+pub(super) fn entry() -> EnvEntry {
+    EnvEntry {
         name: NAME,
         aliases: &["breakout_minatar"],
         display_name: Cow::Borrowed("MinAtar Breakout"),
@@ -64,7 +66,7 @@ fn observation() -> Observation {
 /// Row and column, from the top left.
 type Cell = (i8, i8);
 
-/// Everything that changes.
+/// The saved state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct State {
     paddle: i8,
@@ -93,7 +95,7 @@ struct Breakout {
 }
 
 impl Breakout {
-    fn new(options: &Options, seed: u64) -> Self {
+    fn new(options: &EnvOptions, seed: u64) -> Self {
         let moves = match options.action_set {
             ActionSet::Minimal => MINIMAL,
             ActionSet::Full => FULL,
@@ -226,7 +228,7 @@ impl Environment for Breakout {
         self.observe();
     }
 
-    fn step(&mut self, action: usize) -> Outcome {
+    fn step(&mut self, action: usize) -> StepOutcome {
         assert!(action < self.moves.len(), "no action {action} in {NAME}");
         debug_assert!(!self.state.ended, "step after the end of an episode");
         let state = &mut self.state;
@@ -239,7 +241,7 @@ impl Environment for Breakout {
         let truncated = !terminated && self.time_limit > 0 && state.steps >= self.time_limit;
         state.ended = terminated || truncated;
         self.observe();
-        Outcome { reward: f32::from(broken), terminated, truncated, life_lost: false, frames: 1 }
+        StepOutcome { reward: f32::from(broken), terminated, truncated, life_lost: false, frames: 1 }
     }
 
     fn observation(&self) -> &[u8] {
@@ -285,8 +287,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    fn options(sticky_actions: f64) -> Options {
-        Options {
+    fn options(sticky_actions: f64) -> EnvOptions {
+        EnvOptions {
             frame_skip: 1,
             sticky_actions,
             noop_max: 0,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use run::order::Order;
+use run::command;
 use settings::Layers;
 use sha2::{Digest, Sha256};
 
@@ -13,7 +13,7 @@ pub fn order(path: &Path, game: &str, settings: &[(&str, &str)], resume: bool) -
     let settings = settings.iter().chain(&[("lockstep", "true")]);
     let flags = settings.map(|(key, text)| ((*key).into(), (*text).into())).collect();
     let resolved = Layers { flags, ..Layers::default() }.resolve(Some(game)).unwrap();
-    let order = Order::Train { run: path.to_owned(), resolved: Box::new(resolved), resume };
+    let order = command::Command::Train { run: path.to_owned(), resolved: Box::new(resolved), resume };
     serde_json::to_string(&order).unwrap()
 }
 
@@ -32,7 +32,7 @@ pub fn succeed(order: &str) -> String {
     text
 }
 
-/// Demands a failure that is told in one line, and returns that line.
+/// Demands a failure with a message of one line, and returns that line.
 pub fn refused(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "should have failed: {text}");

@@ -3,7 +3,7 @@
 use envs::grid::{ACTIONS, EAST, Grid, Move};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
-use value::{hard, metrics, target};
+use value::{experience_value, hard, target};
 
 /// γ.
 const DISCOUNT: f64 = 0.99;
@@ -84,7 +84,7 @@ impl World {
         match oracle {
             Oracle::Random => 1.0,
             Oracle::Td => td.abs(),
-            Oracle::Evb => metrics::hard(&self.q[cell], action, td).evb,
+            Oracle::Evb => experience_value::hard(&self.q[cell], action, td).evb,
         }
     }
 

@@ -7,7 +7,7 @@
 //!
 //! After the step the same states are valued once more, for [`Real`].
 
-use agents::Batch;
+use agents::TensorBatch;
 use learner::Learner;
 use lockstep::Watch;
 use tch::{Device, Kind, Tensor};
@@ -38,7 +38,7 @@ impl Examiner {
 }
 
 impl Watch for Examiner {
-    fn before(&mut self, learner: &Learner, batch: &Batch) {
+    fn before(&mut self, learner: &Learner, batch: &TensorBatch) {
         if !learner.updates().is_multiple_of(self.every) {
             return;
         }
@@ -56,7 +56,7 @@ impl Watch for Examiner {
         }));
     }
 
-    fn after(&mut self, learner: &Learner, batch: &Batch) {
+    fn after(&mut self, learner: &Learner, batch: &TensorBatch) {
         if self.current.is_empty() {
             return;
         }

@@ -5,7 +5,7 @@ use settings::choices::EvaluationPolicy;
 use settings::units::grouped;
 
 use super::real::{Line, Real};
-use super::runs::{Job, Outcome, Part, Score};
+use super::runs::{Job, JobOutcome, Part, Score};
 use crate::experience::Tally;
 use crate::statistics::mean_and_error;
 
@@ -49,7 +49,7 @@ impl Group {
         ["algorithm", "learning_rate", "seeds", "metric", "transitions", "above", "below", "median", "p95"];
 
     /// Puts runs of one kind together, in the order in which kinds first come.
-    pub fn collect(jobs: &[Job], outcomes: Vec<Outcome>) -> Vec<Self> {
+    pub fn collect(jobs: &[Job], outcomes: Vec<JobOutcome>) -> Vec<Self> {
         let mut groups: Vec<Self> = Vec::new();
         for (job, outcome) in jobs.iter().zip(outcomes) {
             let same = |group: &Self| group.part == job.part && group.algorithm == job.algorithm();
@@ -74,7 +74,7 @@ impl Group {
         }
     }
 
-    fn add(&mut self, seed: u64, outcome: Outcome) {
+    fn add(&mut self, seed: u64, outcome: JobOutcome) {
         self.seeds += 1;
         self.tally.merge(outcome.tally);
         self.real.merge(outcome.real);
@@ -121,22 +121,18 @@ impl Group {
         let rows =
             self.scores.iter().flat_map(|(seed, scores)| scores.iter().map(move |score| (seed, score)));
         rows.map(|(seed, score)| {
-            let names = [self.settings().to_owned(), self.algorithm.to_string(), score.policy.to_string()];
-            let numbers = [seed.to_string(), score.frames.to_string()];
-            let scores = [score.mean.to_string(), score.stderr.to_string()];
-            [names.to_vec(), numbers.to_vec(), scores.to_vec()].concat()
+            let Score { frames, policy, mean, stderr } = score;
+            cells![self.settings(), self.algorithm, policy, seed, frames, mean, stderr]
         })
         .collect()
     }
 
     /// What steps really did, for a file.
     pub fn real_rows(&self) -> Vec<Vec<String>> {
+        let (algorithm, rate, seeds) = (self.algorithm, self.learning_rate, self.seeds);
         let row = |line: Line| {
-            let names =
-                [self.algorithm.to_string(), self.learning_rate.to_string(), self.seeds.to_string()].to_vec();
-            let of_line = [line.metric.to_owned(), line.transitions.to_string()].to_vec();
-            let numbers = [line.above, line.below, line.median, line.p95].map(|number| number.to_string());
-            [names, of_line, numbers.to_vec()].concat()
+            let Line { metric, transitions, above, below, median, p95 } = line;
+            cells![algorithm, rate, seeds, metric, transitions, above, below, median, p95]
         };
         self.real.lines().into_iter().map(row).collect()
     }
@@ -146,9 +142,9 @@ impl Group {
         let percent = |share: f64| format!("{:.2}%", 100.0 * share);
         let row = |line: Line| {
             let has_lower = self.algorithm.has_soft_policy && line.metric != "piv";
-            vec![
-                self.algorithm.to_string(),
-                self.learning_rate.to_string(),
+            cells![
+                self.algorithm,
+                self.learning_rate,
                 line.metric.to_uppercase(),
                 percent(line.above),
                 if has_lower { percent(line.below) } else { "–".to_owned() },
@@ -161,25 +157,16 @@ impl Group {
 
     /// Transitions as a row of a table.
     pub fn tally_row(&self) -> Vec<String> {
-        let tally = &self.tally;
         let settings = match self.part {
             Part::LearningRate(rate) => format!("appendix, learning rate {rate}"),
             _ => self.settings().to_owned(),
         };
-        vec![
-            self.algorithm.to_string(),
-            settings,
-            grouped(tally.count),
-            grouped(tally.telling),
-            grouped(tally.violations),
-            format!("{:.1e}", tally.largest_excess),
-            grouped(tally.on_bound),
-            if self.algorithm.has_soft_policy {
-                grouped(tally.policy_improves_less)
-            } else {
-                "–".to_owned()
-            },
-        ]
+        let mut counted = self.tally.cells();
+        // Plain DQN has no lower bound that |PIV| could be below.
+        if !self.algorithm.has_soft_policy {
+            counted[5] = "–".to_owned();
+        }
+        [cells![self.algorithm, settings], counted.to_vec()].concat()
     }
 
     /// The last evaluation as a row of a table; `solved` is the score that counts.
@@ -189,10 +176,10 @@ impl Group {
             scores.iter().rev().find(|score| score.policy == policy).map_or(0.0, |score| score.mean)
         };
         let reached = self.scores.iter().filter(|(_, scores)| of_seed(scores) >= solved).count();
-        vec![
-            self.algorithm.to_string(),
-            self.settings().to_owned(),
-            policy.to_string(),
+        cells![
+            self.algorithm,
+            self.settings(),
+            policy,
             grouped(last.frames),
             format!("{:.1}", last.mean),
             format!("{:.1}", last.stderr),

@@ -5,7 +5,7 @@
 //! transition of the batch has its say. Here the same three metrics are taken from whole rows of Q before and after,
 //! and laid beside the same bounds. Nothing says that those should hold; how often they do is the finding.
 
-use value::metrics::{self, Metrics};
+use value::experience_value::{self, ExperienceValue};
 use value::{hard, soft};
 
 use crate::experience::{Experience, Rule};
@@ -13,9 +13,9 @@ use crate::experience::{Experience, Rule};
 /// Names of the metrics in the order in which they are kept.
 pub const NAMES: [&str; 3] = ["evb", "piv", "eiv"];
 
-/// EVB = V_new − V_old, EIV = E_{π_old}\[Q_new − Q_old\], PIV what is left: the split of `value::metrics` for rows of
+/// EVB = V_new − V_old, EIV = E_{π_old}\[Q_new − Q_old\], PIV what is left: the split of `value::experience_value` for rows of
 /// which every entry may have changed. Plain differences: the changes are far above the rounding of f64.
-pub fn metrics(rule: Rule, old: &[f64], new: &[f64]) -> Metrics {
+pub fn metrics(rule: Rule, old: &[f64], new: &[f64]) -> ExperienceValue {
     let evb = rule.value(new) - rule.value(old);
     let eiv = match rule {
         Rule::Hard => {
@@ -28,7 +28,7 @@ pub fn metrics(rule: Rule, old: &[f64], new: &[f64]) -> Metrics {
             policy.iter().zip(old.iter().zip(new)).map(|(share, (old, new))| share * (new - old)).sum()
         }
     };
-    Metrics { evb, piv: evb - eiv, eiv }
+    ExperienceValue { evb, piv: evb - eiv, eiv }
 }
 
 /// Real changes of many transitions against their bounds.
@@ -64,13 +64,13 @@ pub struct Line {
 impl Real {
     /// Looks at a transition: `experience` knows Q before and the bounds, `new` is Q(s,·) after the step.
     pub fn add(&mut self, experience: &Experience, new: &[f64]) {
-        let Metrics { evb, piv, eiv } = metrics(experience.rule, &experience.q, new);
+        let ExperienceValue { evb, piv, eiv } = metrics(experience.rule, &experience.q, new);
         let (upper, lower, value) = (experience.bounds.upper, experience.bounds.lower, experience.value());
         // A bound below the rounding of V counts as that rounding, so that a ratio is a number.
-        let scale = upper.max(metrics::tolerance(0.0, value));
+        let scale = upper.max(experience_value::tolerance(0.0, value));
         for (kept, metric) in self.kept.iter_mut().zip([evb, piv, eiv]) {
-            kept.above += u64::from(metrics::excess(metric, upper, value) > 0.0);
-            kept.below += u64::from(metrics::shortfall(metric, lower, value) > 0.0);
+            kept.above += u64::from(experience_value::excess(metric, upper, value) > 0.0);
+            kept.below += u64::from(experience_value::shortfall(metric, lower, value) > 0.0);
             kept.ratios.push(metric.abs() / scale);
         }
     }

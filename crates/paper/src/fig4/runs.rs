@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use actor::evaluation::Who;
+use actor::evaluation::PlayerKind;
 use actor::seed::{self, Purpose};
 use anyhow::{Context, Result};
 use lockstep::Lockstep;
@@ -53,7 +53,7 @@ pub struct Job {
 
 /// What a run gave.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct JobOutcome {
     /// The theorems, transition by transition.
     pub tally: Tally,
     /// What the steps really did.
@@ -87,7 +87,7 @@ impl Job {
     }
 
     /// Makes the run.
-    pub fn run(&self) -> Result<Outcome> {
+    pub fn run(&self) -> Result<JobOutcome> {
         tch::set_num_threads(1);
         let settings = &self.resolved.settings;
         let mut run = Lockstep::new(self.resolved.clone())?;
@@ -109,7 +109,7 @@ impl Job {
         if wants_curve {
             curve.extend(evaluate(&run, self.final_episodes)?);
         }
-        Ok(Outcome { tally: examiner.tally, real: examiner.real, curve })
+        Ok(JobOutcome { tally: examiner.tally, real: examiner.real, curve })
     }
 }
 
@@ -132,7 +132,7 @@ fn evaluate(run: &Lockstep, episodes: u32) -> Result<[Score; 2]> {
     let score = |policy| -> Result<Score> {
         let agent = run.trainer.learner.agent();
         let behaviour = actor::rules::evaluation_behaviour(agent, policy);
-        let who = Who::Agent(agent, run.trainer.learner.online(), behaviour);
+        let who = PlayerKind::Agent(agent, run.trainer.learner.online(), behaviour);
         let scores = tournament.play(who, episodes, |_| ())?;
         let (mean, stderr) = mean_and_error(&scores);
         Ok(Score { frames: run.frames, policy, mean, stderr })
@@ -142,10 +142,10 @@ fn evaluate(run: &Lockstep, episodes: u32) -> Result<[Score; 2]> {
 
 /// Makes all runs, `workers` at a time, and gives their outcomes in the order of the jobs. The first that fails is the
 /// error; those that have begun by then are waited for.
-pub fn side_by_side(jobs: &[Job], workers: usize, say: &dyn Fn(&str)) -> Result<Vec<Outcome>> {
+pub fn side_by_side(jobs: &[Job], workers: usize, say: &dyn Fn(&str)) -> Result<Vec<JobOutcome>> {
     let next = AtomicUsize::new(0);
     let (sender, receiver) = mpsc::sync_channel(jobs.len().max(1));
-    let mut outcomes: Vec<Option<Outcome>> = Vec::new();
+    let mut outcomes: Vec<Option<JobOutcome>> = Vec::new();
     outcomes.resize_with(jobs.len(), || None);
     thread::scope(|scope| -> Result<()> {
         for _ in 0..workers {
@@ -154,7 +154,7 @@ pub fn side_by_side(jobs: &[Job], workers: usize, say: &dyn Fn(&str)) -> Result<
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(job) = jobs.get(index) else { break };
-                    // Nobody listens any more once a run has failed.
+                    // The receiver is gone once a run has failed.
                     if sender.send((index, job.run())).is_err() {
                         break;
                     }
@@ -173,7 +173,7 @@ pub fn side_by_side(jobs: &[Job], workers: usize, say: &dyn Fn(&str)) -> Result<
     outcomes.into_iter().map(|outcome| outcome.context("a run of figure 4 has no outcome")).collect()
 }
 
-fn last_scores(outcome: &Outcome) -> String {
+fn last_scores(outcome: &JobOutcome) -> String {
     match outcome.curve.as_slice() {
         [.., stochastic, greedy] => {
             format!(": ends with {:.0} stochastic, {:.0} greedy", stochastic.mean, greedy.mean)

@@ -49,8 +49,8 @@ const HERE: [(&str, &str); 3] = [("lockstep", "true"), ("device", "cpu"), ("torc
 /// The appendix's settings for a run of `steps` steps; `changes` come last and win.
 pub fn appendix(algorithm: Algorithm, seed: u64, steps: u64, changes: &[(&str, &str)]) -> Result<Resolved> {
     let silent = SILENT.iter().map(|&(key, text, _)| (key, text));
-    let told: Vec<_> = TEXT.into_iter().chain(silent).chain(changes.iter().copied()).collect();
-    resolve(algorithm, seed, steps, &told)
+    let overrides: Vec<_> = TEXT.into_iter().chain(silent).chain(changes.iter().copied()).collect();
+    resolve(algorithm, seed, steps, &overrides)
 }
 
 /// Our own: the preset `cartpole`, cut to `steps` steps if those are fewer than its own. It replays by VER, which is
@@ -76,11 +76,11 @@ pub fn differences() -> Vec<(&'static str, String)> {
         .collect()
 }
 
-fn resolve(algorithm: Algorithm, seed: u64, steps: u64, told: &[(&str, &str)]) -> Result<Resolved> {
+fn resolve(algorithm: Algorithm, seed: u64, steps: u64, overrides: &[(&str, &str)]) -> Result<Resolved> {
     let decay = (steps / EPSILON_DECAY_SHARE).to_string();
     let (algorithm, seed, steps) = (algorithm.to_string(), seed.to_string(), steps.to_string());
     let run = [("algorithm", algorithm), ("seed", seed), ("frames", steps), ("epsilon_decay_steps", decay)];
-    let text = HERE.iter().chain(told).map(|&(key, text)| (key.to_owned(), text.to_owned()));
+    let text = HERE.iter().chain(overrides).map(|&(key, text)| (key.to_owned(), text.to_owned()));
     let flags = run.map(|(key, text)| (key.to_owned(), text)).into_iter().chain(text).collect();
     Ok(Layers { flags, ..Layers::default() }.resolve(Some(envs::CARTPOLE))?)
 }

@@ -30,7 +30,7 @@ pub fn differences(run: &Run) -> Vec<(&'static str, String, String)> {
 mod tests {
     use std::path::Path;
 
-    use run::order::Sweep;
+    use run::command::Sweep;
     use sweep::plan;
     use sweep::testing::sweep;
 

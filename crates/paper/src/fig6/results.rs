@@ -60,12 +60,9 @@ impl Scored {
 
     /// Every evaluation as text; numbers come back to the last bit.
     pub fn rows(&self) -> impl Iterator<Item = Vec<String>> {
-        self.points.iter().map(|point| {
-            let names = [self.game.clone(), self.strategy.to_string(), self.seed.to_string()].to_vec();
-            let numbers =
-                [point.frames.to_string(), point.mean.to_string(), point.stderr.to_string()].to_vec();
-            [names, numbers].concat()
-        })
+        self.points
+            .iter()
+            .map(|point| cells![self.game, self.strategy, self.seed, point.frames, point.mean, point.stderr])
     }
 }
 

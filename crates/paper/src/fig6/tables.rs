@@ -1,7 +1,7 @@
 //! The tables of figure 6: scores beside the paper's, gains, interquartile means; and the file of gains.
 
 use anyhow::Result;
-use run::order::Sweep;
+use run::command::Sweep;
 use settings::units::grouped;
 
 use super::gains::{Board, Gain, Measure, Middle};
@@ -13,19 +13,16 @@ use crate::options::Options;
 /// Writes `fig6_gains.csv`; what can't be said is left empty.
 pub fn write_gains(options: &Options, board: &Board, gains: &[Gain]) -> Result<()> {
     let number = |number: Option<f64>| number.map_or(String::new(), |number| number.to_string());
-    let bounds = |interval: Option<(f64, f64)>| {
-        [number(interval.map(|interval| interval.0)), number(interval.map(|interval| interval.1))].to_vec()
-    };
     let pairs = gains.iter().map(|gain| {
-        let names = [gain.a.to_string(), gain.b.to_string(), gain.measure.name().to_owned()].to_vec();
-        let value = [gain.games.to_string(), gain.value.to_string()].to_vec();
-        [names, value, bounds(gain.interval), vec![number(gain.paper)]].concat()
+        let (low, high) = gain.interval.unzip();
+        let (a, b, measure, paper) = (gain.a, gain.b, gain.measure.name(), number(gain.paper));
+        cells![a, b, measure, gain.games, gain.value, number(low), number(high), paper]
     });
     let middles = board.middles(options.seed);
     let alone = middles.iter().map(|middle| {
-        let names = [middle.strategy.to_string(), String::new(), "interquartile_mean".to_owned()].to_vec();
-        let value = [middle.games.to_string(), middle.value.to_string()].to_vec();
-        [names, value, bounds(middle.interval), vec![String::new()]].concat()
+        let (low, high) = middle.interval.unzip();
+        let (games, value) = (middle.games, middle.value);
+        cells![middle.strategy, "", "interquartile_mean", games, value, number(low), number(high), ""]
     });
     let header = ["a", "b", "measure", "games", "value", "low", "high", "paper"];
     options.csv("fig6_gains.csv", &header, pairs.chain(alone)).map(drop)
@@ -52,7 +49,6 @@ pub fn scores(figure: &mut Figure, sweep: &Sweep, scored: &[Scored], frames: u64
         let ends = [number(known.map(|known| known.random)), number(known.map(|known| known.human))];
         [envs::display_name(game)].into_iter().chain(ours).chain(paper).chain(ends).collect()
     };
-    let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
     let caption = format!(
         "Scores of the last evaluation at {} frames, mean and standard error (over the evaluation games, or over seeds if \
          that is larger), beside the paper's at {} (read off its figure, ±2% of the axes)",
@@ -71,10 +67,10 @@ pub fn gains(figure: &mut Figure, gains: &[Gain]) {
             Measure::WithoutLargest => "the same without the largest contributor",
             Measure::HumanNormalised => "difference of human-normalised scores",
         };
-        vec![
+        cells![
             format!("{} over {}", gain.a, gain.b),
-            measure.to_owned(),
-            gain.games.to_string(),
+            measure,
+            gain.games,
             format!("{:+.1}{unit}", gain.value),
             gain.interval.map_or("–".to_owned(), |(low, high)| format!("{low:+.1} to {high:+.1}")),
             gain.paper.map_or("–".to_owned(), |paper| format!("{paper:+.1}{unit}")),
@@ -92,7 +88,7 @@ pub fn middles(figure: &mut Figure, board: &Board, seed: u64) {
     let row = |middle: Middle| {
         let interval =
             middle.interval.map_or("–".to_owned(), |(low, high)| format!("{low:.1} to {high:.1}"));
-        vec![middle.strategy.to_string(), middle.games.to_string(), format!("{:.1}", middle.value), interval]
+        cells![middle.strategy, middle.games, format!("{:.1}", middle.value), interval]
     };
     figure.table(
         "Interquartile mean over games and seeds of human-normalised scores (0 is random play, 100 a person)",

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use run::order::Sweep;
+use run::command::Sweep;
 use sweep::Stopped;
 use sweep::testing::{fake, started, sweep};
 use value::Strategy;
@@ -17,8 +17,8 @@ fn options(out: &Path) -> Options {
 }
 
 fn made(options: &Options, sweep: &Sweep, quiver: &Path) -> Result<Figure> {
-    let claim = Claim::new(&options.out, options.seed, sweep, quiver.to_owned())?;
-    make(options, &claim, &AtomicBool::new(false), &mut Progress::plain("fig6", &|_| {}))
+    let claim = LockedSweep::new(&options.out, options.seed, sweep, quiver.to_owned())?;
+    make(options, &claim, &AtomicBool::new(false), &mut SweepProgress::plain("fig6", &|_| {}))
 }
 
 #[test]
@@ -44,8 +44,8 @@ fn a_stopped_sweep_draws_the_runs_that_there_are() {
     let folder = tempfile::tempdir().unwrap();
     let options = options(&folder.path().join("out"));
     let sweep = sweep(5_000);
-    let claim = Claim::new(&options.out, options.seed, &sweep, fake(folder.path(), "")).unwrap();
-    let stopped = make(&options, &claim, &AtomicBool::new(true), &mut Progress::plain("fig6", &|_| {}));
+    let claim = LockedSweep::new(&options.out, options.seed, &sweep, fake(folder.path(), "")).unwrap();
+    let stopped = make(&options, &claim, &AtomicBool::new(true), &mut SweepProgress::plain("fig6", &|_| {}));
     assert!(stopped.unwrap_err().downcast_ref::<Stopped>().is_some_and(|stopped| !stopped.killed));
     assert!(options.out.join("fig6.json").is_file());
     assert_eq!(started(folder.path()).len(), 0);

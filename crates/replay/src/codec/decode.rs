@@ -1,4 +1,4 @@
-//! Unpacking, one frame or a window of them.
+//! Unpacks a single frame or a window of frames.
 
 use zstd::bulk::Decompressor;
 use zstd::zstd_safe::{DParameter, FrameFormat};
@@ -17,7 +17,7 @@ enum DecoderContext {
 }
 
 impl Decoder {
-    /// A decoder that keeps its context, but nothing of a frame, from call to call.
+    /// A decoder keeps its context between calls, but no frame.
     pub fn new(codec: Codec) -> Self {
         let context = match codec {
             Codec::None => DecoderContext::None,
@@ -29,8 +29,8 @@ impl Decoder {
 
     /// Unpacks a key frame that must fill `out` exactly.
     ///
-    /// Never writes beyond `out` and takes no memory of its own, so a hostile frame is an error at
-    /// worst. What `out` holds after an error is unspecified.
+    /// Never writes beyond `out` and allocates nothing, so a hostile frame causes an error at worst. What `out` holds
+    /// after an error is unspecified.
     pub fn decode_key(&mut self, packed: &[u8], out: &mut [u8]) -> Result<(), DecodeError> {
         let expected = out.len();
         let got = match &mut self.context {
@@ -48,8 +48,8 @@ impl Decoder {
         if got == expected { Ok(()) } else { Err(DecodeError::Size { expected, got }) }
     }
 
-    /// Turns a frame into the one that follows it. As safe as [`Decoder::decode_key`], but a delta
-    /// of smaller frames, or to another frame, is not noticed.
+    /// Applies a delta in place. As safe as [`Decoder::decode_key`], but a delta of smaller frames, or to another
+    /// frame, is not detected.
     pub fn apply_delta(&mut self, packed: &[u8], frame: &mut [u8]) -> Result<(), DecodeError> {
         match self.context {
             DecoderContext::Delta => patch::apply_delta(packed, frame).ok_or(DecodeError::Damaged),
@@ -57,8 +57,8 @@ impl Decoder {
         }
     }
 
-    /// Unpacks consecutive frames, each with whether it is a key frame, into `out`, one after the
-    /// other. The first `lead` frames are there only because the others need them.
+    /// Unpacks consecutive frames, each with a flag for key frames, into `out`. The first `lead` frames serve only to
+    /// decode the others.
     ///
     /// The first frame must be a key frame, and the frames after the lead must fill `out` exactly.
     /// As safe as [`Decoder::decode_key`].
@@ -100,9 +100,9 @@ impl Decoder {
         if seen == expected { Ok(()) } else { Err(DecodeError::Frames { expected }) }
     }
 
-    /// Unpacks the frames of an item of `length` steps into `out`: the `stack` frames of its state, then the frame after
-    /// each step. If the episode began inside the stack, its first frame fills the front; if `out` has room for more steps,
-    /// the last frame fills the back.
+    /// Unpacks the frames of an item of `length` steps into `out`: the `stack` frames of its state, then the frame
+    /// after each step. If the episode began inside the stack, its first frame fills the front; if `out` has room for
+    /// more steps, the last frame fills the back.
     ///
     /// `frames` and `lead` are those of [`Decoder::decode_window`]. As safe as [`Decoder::decode_key`].
     pub fn decode_item<'a>(
@@ -134,32 +134,25 @@ impl Decoder {
 /// Why packed frames cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// Not made by this codec, cut short, or larger than the frame's size.
+    /// Of another codec, truncated, or larger than the frame's size.
     #[error("frame is damaged, of another codec, or too large")]
     Damaged,
-    /// Sound, but of another size.
+    /// Intact, but of another size.
     #[error("frame has {got} bytes, expected {expected}")]
-    Size {
-        /// Size of the caller's frames.
-        expected: usize,
-        /// Size of this one.
-        got: usize,
-    },
+    Size { expected: usize, got: usize },
     /// A delta of a codec that has none.
-    #[error("frame is not a key frame, and its codec makes no others")]
+    #[error("frame is a delta, but its codec has only key frames")]
     NoDeltas,
-    /// A window that begins with a delta.
     #[error("window does not begin with a key frame")]
     NoKey,
-    /// A window that has more or fewer frames.
     #[error("window does not have {expected} frames")]
     Frames {
-        /// How many it should have, with those that lead to it.
+        /// The expected number, including lead frames.
         expected: usize,
     },
 }
 
-/// For what the encoder leaves out.
+/// A zstd context for frames without magic number.
 fn zstd_decompressor() -> Decompressor<'static> {
     let mut decompressor = Decompressor::new().expect("a context without dictionary needs nothing");
     decompressor

@@ -1,8 +1,7 @@
 //! The format of [`Codec::Delta`](super::Codec::Delta): what differs from a prediction.
 //!
-//! A delta is predicted by the frame before it, a key frame by its own row above, so both are a few
-//! tokens among long stretches that are as predicted. A token is one byte, or three if its length
-//! is not small:
+//! A delta is predicted from the frame before it, a key frame from its own previous row. So both are a few tokens
+//! between long runs that match the prediction. A token is one byte, or three bytes if its length is large:
 //!
 //! ```text
 //! 0lllllll           keep l + 1 bytes as predicted
@@ -13,7 +12,7 @@
 //! Where all bits of `l` are set, the length is in the two bytes that follow, little end first. A
 //! delta may end early, the rest is kept. Its application touches only what it changes.
 //!
-//! Decoding spends time on each packed byte and each unpacked byte once, whatever it is given.
+//! Decoding takes time linear in packed and unpacked bytes, for any input.
 
 const LITERAL: u8 = 0x80;
 const FILL: u8 = 0xC0;
@@ -34,7 +33,7 @@ pub fn encode_key(frame: &[u8], out: &mut Vec<u8>) {
     encode::<true>(frame, frame, row_bytes(frame.len()), out);
 }
 
-/// Packs what changed since `previous`, which is as long as `frame`. Never packs to nothing.
+/// Packs the difference to `previous`, which is as long as `frame`. The result is never empty.
 pub fn encode_delta(frame: &[u8], previous: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     encode::<false>(frame, previous, 0, out);
@@ -43,8 +42,8 @@ pub fn encode_delta(frame: &[u8], previous: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Bytes in a row, by the only shape that a size tells: a square. All of the frame otherwise, so
-/// that no row has one above it.
+/// Bytes of a row, assuming a square frame. If the size is no square, the whole frame is one row, without a row above
+/// it.
 fn row_bytes(frame_bytes: usize) -> usize {
     let side = frame_bytes.isqrt();
     if side * side == frame_bytes && side >= CHUNK { side } else { frame_bytes }
@@ -59,7 +58,7 @@ fn encode<const KEY: bool>(frame: &[u8], prediction: &[u8], shift: usize, out: &
         if !KEY && kept == rest.len() {
             break;
         }
-        // Whoever applies a delta pays nothing for what is kept, so there a fill has to wait.
+        // Keeping bytes is free when a delta is applied, so prefer a keep token to a fill.
         let enough = if KEY { CHUNK } else { STRETCH_MIN };
         let run = if kept < enough { 1 + same(&rest[1..], rest) } else { 0 };
         let length = kept.max(run);
@@ -83,7 +82,7 @@ fn encode<const KEY: bool>(frame: &[u8], prediction: &[u8], shift: usize, out: &
     put_literals(&frame[literals_from..position], out);
 }
 
-/// How many bytes are the same from the start.
+/// Length of the common prefix.
 fn same(a: &[u8], b: &[u8]) -> usize {
     let mut length = 0;
     for (a, b) in a.as_chunks().0.iter().zip(b.as_chunks().0) {
@@ -104,7 +103,7 @@ fn put_literals(mut literals: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Returns how much of `length`, which is not 0, one token could say.
+/// Returns how much of `length`, which is not 0, one token can encode.
 fn put_token(kind: u8, mask: u8, length: usize, out: &mut Vec<u8>) -> usize {
     let said = u16::try_from(length).unwrap_or(u16::MAX);
     if said <= u16::from(mask) {
@@ -163,8 +162,8 @@ pub fn decode_key(mut packed: &[u8], out: &mut [u8]) -> Option<usize> {
     Some(position)
 }
 
-/// Makes the next frame of the one before it. Returns nothing if the delta is damaged, or empty:
-/// an unchanged frame has a token.
+/// Applies a delta to the frame before it. Returns `None` if the delta is damaged, or empty: even an unchanged frame
+/// has a token.
 pub fn apply_delta(mut packed: &[u8], frame: &mut [u8]) -> Option<()> {
     let mut position = 0;
     while let Some(&tag) = packed.split_off_first() {

@@ -72,7 +72,7 @@ fn names_round_trip_and_unknown_names_say_what_is_known() {
         assert_eq!(read_by_serde(codec.name()), Ok(codec));
     }
     let error = "gzip".parse::<Codec>().unwrap_err();
-    assert_eq!(error.to_string(), "unknown codec \"gzip\", use none, zstd or delta");
+    assert_eq!(error.to_string(), "unknown codec \"gzip\", use one of: none, zstd, delta");
     for codec in Codec::ALL {
         assert!(error.to_string().contains(codec.name()));
     }

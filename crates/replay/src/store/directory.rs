@@ -1,14 +1,14 @@
 //! The directory under which shards keep their stores.
 //!
 //! ```text
-//! DATA_DIR/slot-0/lock         held as long as a shard uses the slot
-//!                 shard.json   who the shard is, and what it holds for which run
+//! DATA_DIR/slot-0/lock         locked as long as a shard uses the slot
+//!                 shard.json   the shard's id, and the manifest of its store
 //!                 ring, table-0, marks, state
 //! DATA_DIR/slot-1/…
 //! ```
 //!
-//! A shard takes the first slot that is free, so the same command line serves any number of shards. The slot's
-//! name for ever is in `shard.json`: whoever takes the slot next is that shard.
+//! A shard locks the first free slot, so the same command line serves any number of shards. The permanent id is in
+//! `shard.json`: the next process that locks the slot continues as that shard.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -22,7 +22,7 @@ use crate::store::Home;
 /// The version of all files together.
 pub const FORMAT: u32 = 1;
 
-/// Slots that are looked at. More shards than this do not share a directory.
+/// The most slots of a directory, and so the most shards that can share it.
 const SLOTS_MAX: usize = 1024;
 
 const SNAPSHOT_MAGIC: [u8; 8] = *b"quivsnap";
@@ -31,52 +31,52 @@ const SNAPSHOT_HEAD_MAX: usize = 1 << 20;
 const IDENTITY: &str = "shard.json";
 const LOCK: &str = "lock";
 
-/// A slot that this process holds.
+/// A slot that this process has locked.
 #[derive(Debug)]
-pub struct Slot {
+pub struct DirectorySlot {
     directory: PathBuf,
     identity: Identity,
-    /// The lock goes with it.
+    /// Dropping it releases the lock.
     _lock: File,
 }
 
-/// Who a shard is.
+/// The contents of `shard.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Identity {
     format: u32,
-    /// Its name for ever.
+    /// The shard's permanent id.
     pub id: String,
-    /// What it holds, once it was told.
-    pub holds: Option<Holds>,
+    /// The store, once the shard is configured.
+    #[serde(rename = "holds")]
+    pub manifest: Option<StoreManifest>,
 }
 
-/// What a shard holds, and for whom.
+/// What a shard holds, and for which run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Holds {
-    /// The run that it belongs to.
+pub struct StoreManifest {
     pub run: String,
-    /// How frames are packed.
+    /// How frames are compressed.
     pub codec: String,
-    /// How many actions there are.
+    /// Size of the action set.
     pub actions: u16,
-    /// Sizes and tables.
     pub options: StoreOptions,
-    /// In all keys given out.
+    /// Part of every key that the store has given out.
     pub incarnation: u32,
-    /// The newest learner that was heard of.
+    /// Incarnation of the newest learner that called.
     pub learner: u32,
     /// The run has ended.
     pub finished: bool,
     /// See [`Home::directory`].
     salt: u64,
-    /// The start of the machine in which it was last used. After another start, what was not yet on the disk is gone.
+    /// The boot of the machine in which the store was last used. After another boot, everything that was not flushed to
+    /// disk is lost.
     boot: String,
-    /// The files were made.
+    /// All files have been created.
     ready: bool,
 }
 
-impl Holds {
-    /// What a shard is told for the first time.
+impl StoreManifest {
+    /// The manifest of a new store, with a random incarnation and salt.
     pub fn new(run: String, codec: String, actions: u16, options: StoreOptions) -> io::Result<Self> {
         let incarnation = random_incarnation()?;
         let salt = u64::from_le_bytes(random()?) | 1;
@@ -84,19 +84,19 @@ impl Holds {
         Ok(Self { run, codec, actions, options, incarnation, learner, finished, salt, boot: boot(), ready })
     }
 
-    /// Whether the machine was started anew since.
+    /// Whether the machine has booted since the store was last used.
     pub fn is_of_another_boot(&self) -> bool {
         self.boot != boot()
     }
 }
 
-impl Slot {
-    /// Takes the first free slot of a directory, making both if need be.
+impl DirectorySlot {
+    /// Locks the first free slot of a directory. Creates directory and slot if they do not exist.
     pub fn take(directory: &Path) -> Result<Self, DirectoryError> {
         for number in 0..SLOTS_MAX {
             let slot = directory.join(format!("slot-{number}"));
             let cannot = |what| move |source| DirectoryError::Io { what, source };
-            fs::create_dir_all(&slot).map_err(cannot("make a slot"))?;
+            fs::create_dir_all(&slot).map_err(cannot("create a slot"))?;
             let lock = OpenOptions::new().write(true).create(true).truncate(false).open(slot.join(LOCK));
             let lock = lock.map_err(cannot("open the lock"))?;
             match lock.try_lock() {
@@ -113,9 +113,9 @@ impl Slot {
         let identity = match fs::read(directory.join(IDENTITY)) {
             Ok(bytes) => parse(&bytes)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let bytes: [u8; 16] = random().map_err(cannot("make a name"))?;
+                let bytes: [u8; 16] = random().map_err(cannot("create an id"))?;
                 let id = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-                let identity = Identity { format: FORMAT, id, holds: None };
+                let identity = Identity { format: FORMAT, id, manifest: None };
                 write(&directory, &identity).map_err(cannot("write shard.json"))?;
                 identity
             }
@@ -124,46 +124,47 @@ impl Slot {
         Ok(Self { directory, identity, _lock: lock })
     }
 
-    /// Who the shard is.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Where the slot is.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Remembers what the shard holds.
-    pub fn remember(&mut self, holds: Holds) -> Result<(), DirectoryError> {
-        let identity = Identity { holds: Some(Holds { boot: boot(), ..holds }), ..self.identity.clone() };
+    /// Persists the manifest.
+    pub fn save_manifest(&mut self, manifest: StoreManifest) -> Result<(), DirectoryError> {
+        let identity =
+            Identity { manifest: Some(StoreManifest { boot: boot(), ..manifest }), ..self.identity.clone() };
         let cannot = |source| DirectoryError::Io { what: "write shard.json", source };
         write(&self.directory, &identity).map_err(cannot)?;
         self.identity = identity;
         Ok(())
     }
 
-    /// Remembers what has changed of what it holds; salt and files stay.
-    pub fn update(&mut self, holds: Holds) -> Result<(), DirectoryError> {
-        match &self.identity.holds {
-            Some(Holds { salt, ready, .. }) => self.remember(Holds { salt: *salt, ready: *ready, ..holds }),
-            None => self.remember(holds),
+    /// Persists a changed manifest of the same store, whose salt and files stay the same.
+    pub fn update_manifest(&mut self, manifest: StoreManifest) -> Result<(), DirectoryError> {
+        match &self.identity.manifest {
+            Some(StoreManifest { salt, ready, .. }) => {
+                self.save_manifest(StoreManifest { salt: *salt, ready: *ready, ..manifest })
+            }
+            None => self.save_manifest(manifest),
         }
     }
 
-    /// What stands at the beginning of a snapshot, before the store's own bytes.
-    pub fn snapshot_head(id: &str, holds: &Holds) -> Result<Vec<u8>, DirectoryError> {
-        // The salt stays here: whoever reads a snapshot could make frames that look like records.
-        let holds = Holds { salt: 0, ..holds.clone() };
-        let identity = Identity { format: FORMAT, id: id.to_owned(), holds: Some(holds) };
+    /// The head of a snapshot, which precedes the store's own bytes.
+    pub fn snapshot_head(id: &str, manifest: &StoreManifest) -> Result<Vec<u8>, DirectoryError> {
+        // The salt is secret: with it, a reader of the snapshot could forge frames that look like records.
+        let manifest = StoreManifest { salt: 0, ..manifest.clone() };
+        let identity = Identity { format: FORMAT, id: id.to_owned(), manifest: Some(manifest) };
         let text =
             serde_json::to_vec(&identity).map_err(|error| DirectoryError::Damaged(error.to_string()))?;
         let length = (text.len() as u32).to_le_bytes();
         Ok([&SNAPSHOT_MAGIC[..], &length, &text].concat())
     }
 
-    /// [`Slot::snapshot_head`] back: whose snapshot it is, and what it holds.
-    pub fn read_snapshot_head(input: &mut impl Read) -> Result<(String, Holds), DirectoryError> {
+    /// The inverse of [`DirectorySlot::snapshot_head`]: the shard's id, and the manifest with a new salt.
+    pub fn read_snapshot_head(input: &mut impl Read) -> Result<(String, StoreManifest), DirectoryError> {
         let mut head = [0; 12];
         input.read_exact(&mut head).map_err(|_| DirectoryError::NoSnapshot)?;
         let (magic, length) = head.split_at(8);
@@ -173,41 +174,41 @@ impl Slot {
         }
         let mut text = vec![0; length];
         input.read_exact(&mut text).map_err(|_| DirectoryError::NoSnapshot)?;
-        let Identity { id, holds, .. } = parse(&text)?;
-        let holds = holds.ok_or(DirectoryError::NoSnapshot)?;
+        let Identity { id, manifest, .. } = parse(&text)?;
+        let manifest = manifest.ok_or(DirectoryError::NoSnapshot)?;
         Ok((
             id,
-            Holds {
+            StoreManifest {
                 salt: u64::from_le_bytes(random().map_err(|_| DirectoryError::NoSnapshot)?) | 1,
                 ready: false,
-                ..holds
+                ..manifest
             },
         ))
     }
 
-    /// Remembers what the shard holds from now on: its store is at [`Slot::home_of`], whole.
-    pub fn made(&mut self, holds: Holds) -> Result<(), DirectoryError> {
-        self.remember(Holds { ready: true, ..holds })
+    /// Persists the manifest of a new store, whose files at [`DirectorySlot::home_of`] are complete.
+    pub fn mark_ready(&mut self, manifest: StoreManifest) -> Result<(), DirectoryError> {
+        self.save_manifest(StoreManifest { ready: true, ..manifest })
     }
 
-    /// Takes over the name of another shard, whose place this one takes.
+    /// Takes over the id of another shard, which this one replaces.
     pub fn rename(&mut self, id: String) {
         self.identity.id = id;
     }
 
-    /// Where the store of what it holds is.
+    /// The home of the slot's store, if it has one.
     pub fn home(&self) -> Option<Home> {
-        self.identity.holds.as_ref().map(|holds| self.home_of(holds))
+        self.identity.manifest.as_ref().map(|manifest| self.home_of(manifest))
     }
 
-    /// Where the store of what it shall hold would be. What is remembered only once its store is there can always be
-    /// opened again.
-    pub fn home_of(&self, holds: &Holds) -> Home {
-        Home::directory(&self.directory, holds.salt, !holds.ready)
+    /// The home of the store that a manifest describes. Create the files before persisting the manifest: then a
+    /// manifest on disk always describes a store that can be opened.
+    pub fn home_of(&self, manifest: &StoreManifest) -> Home {
+        Home::directory(&self.directory, manifest.salt, !manifest.ready)
     }
 }
 
-/// Reads what `shard.json` says.
+/// Parses `shard.json`.
 pub fn parse(bytes: &[u8]) -> Result<Identity, DirectoryError> {
     #[derive(Deserialize)]
     struct Version {
@@ -230,7 +231,7 @@ fn write(directory: &Path, identity: &Identity) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// An incarnation that no former life had.
+/// A random incarnation, different from all former ones.
 pub fn random_incarnation() -> io::Result<u32> {
     Ok(u32::from_le_bytes(random()?).max(1))
 }
@@ -241,37 +242,32 @@ fn random<const N: usize>() -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Names this start of the machine.
+/// Identifies this boot of the machine.
 fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .map_or_else(|_| String::new(), |id| id.trim().to_owned())
 }
 
-/// Why a slot can't be had.
+/// Why a slot cannot be locked or opened.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
-    /// The file system does not let us.
     #[error("cannot {what} in the data directory")]
-    Io {
-        /// What was tried.
-        what: &'static str,
-        /// Why not.
-        source: io::Error,
-    },
-    /// All slots are taken.
-    #[error("{SLOTS_MAX} shards use this data directory already, give another one")]
+    Io { what: &'static str, source: io::Error },
+    /// All slots are locked.
+    #[error("{SLOTS_MAX} shards already use this data directory: give another one")]
     Full,
     /// Written by another version.
     #[error(
-        "the data directory has format {0}, this version reads {FORMAT}; use the version that wrote it, or another directory"
+        "the data directory has format {0}, but this version reads {FORMAT}: use the version of quiver that wrote it, \
+         or another directory"
     )]
     Format(u32),
-    /// Not a snapshot.
-    #[error("not a snapshot of a replay shard, or cut short")]
-    NoSnapshot,
-    /// Not what we wrote.
     #[error(
-        "shard.json is damaged ({0}); move the slot away to start with an empty one, or restore a snapshot"
+        "the file is not a snapshot of a replay shard, or it is truncated: take a new one with `quiver snapshot`"
+    )]
+    NoSnapshot,
+    #[error(
+        "shard.json is damaged ({0}): move the slot away to start with an empty one, or restore a snapshot"
     )]
     Damaged(String),
 }

@@ -1,4 +1,4 @@
-//! Where a store's memory is: in files of a directory, or nowhere.
+//! Where a store keeps its memory: in files of a directory, or in the process.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use crate::options::OptionsError;
 use crate::store::memory::Memory;
 
-/// Where a store lives.
 #[derive(Clone, Debug)]
 pub struct Home {
     directory: Option<PathBuf>,
@@ -17,13 +16,12 @@ pub struct Home {
 
 impl Home {
     /// In the memory of this process.
-    pub fn nowhere() -> Self {
+    pub fn in_memory() -> Self {
         Self { directory: None, salt: 1, is_new: true }
     }
 
-    /// In files of a directory that this process holds alone. `salt` is a secret of the store that must be the same
-    /// every time; `is_new` says that there is nothing yet, so that whatever lies there is left over from a start that
-    /// failed.
+    /// In files of a directory that this process has locked. `salt` is a secret of the store and must be the same every
+    /// time. With `is_new`, existing files are leftovers of a failed start, and are overwritten.
     pub fn directory(directory: &Path, salt: u64, is_new: bool) -> Self {
         Self { directory: Some(directory.to_owned()), salt, is_new }
     }
@@ -36,7 +34,7 @@ impl Home {
         self.is_new
     }
 
-    /// Memory of a name. A new file is allocated whole: a full disk is an error now and not a fault later.
+    /// Memory by name. Allocates all blocks of a new file, so that a full disk is an error here and not a fault later.
     pub(crate) fn memory(&self, name: &str, bytes: usize) -> Result<Memory, HomeError> {
         let failed = |source| HomeError::Io { name: name.to_owned(), bytes, source };
         let Some(directory) = &self.directory else { return Memory::anonymous(bytes).map_err(failed) };
@@ -48,7 +46,7 @@ impl Home {
         open().map_err(failed)
     }
 
-    /// The same, of a file that may have grown larger by several times `unit`.
+    /// Like [`Home::memory`], but keeps the size of a file that has grown, in multiples of `unit`.
     pub(crate) fn memory_at_least(&self, name: &str, bytes: usize, unit: usize) -> Result<Memory, HomeError> {
         let path = self.directory.as_ref().filter(|_| !self.is_new).map(|directory| directory.join(name));
         let length =
@@ -56,7 +54,7 @@ impl Home {
         self.memory(name, bytes.max(length / unit * unit))
     }
 
-    /// Larger memory of a name with the same beginning. If this fails, the file is as before.
+    /// Replaces memory by larger memory with the same beginning. On failure the file is unchanged.
     pub(crate) fn larger(&self, name: &str, old: &[u8], bytes: usize) -> Result<Memory, HomeError> {
         let failed = |source| HomeError::Io { name: name.to_owned(), bytes, source };
         let Some(directory) = &self.directory else {
@@ -75,8 +73,7 @@ impl Home {
         grow().map_err(failed)
     }
 
-    /// Returns when everything written before is on the disk. Takes no part of the store, so that it can be called
-    /// from another thread.
+    /// Flushes everything written so far to disk. Needs no access to the store, so any thread can call it.
     pub fn sync(&self) -> io::Result<()> {
         let Some(directory) = &self.directory else { return Ok(()) };
         for entry in fs::read_dir(directory)? {
@@ -86,7 +83,7 @@ impl Home {
             }
             match open(&entry.path()) {
                 Ok(file) => file.sync_data()?,
-                // Renamed meanwhile, and synced by whoever did that.
+                // Renamed meanwhile by `larger`, which syncs the new file itself.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -100,31 +97,28 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 fn allocate(path: &Path, bytes: usize) -> io::Result<File> {
-    // What a failed start left behind may be of any size.
+    // A failed start may have left a file of any size.
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
     let allocated = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes as u64);
     if let Err(error) = allocated {
-        // Some systems take all that is left of the disk before they say that it is not enough.
+        // Some file systems allocate all that is left of the disk before they fail.
         fs::remove_file(path)?;
         return Err(error.into());
     }
     Ok(file)
 }
 
-/// Why a store can't be opened.
+/// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
-    /// The options are wrong in themselves.
+    /// The options are invalid.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// The memory can't be had.
-    #[error("cannot have {bytes} bytes for {name:?}")]
+    #[error("cannot allocate {bytes} bytes for {name:?}")]
     Io {
-        /// Which part of the store.
+        /// The part of the store.
         name: String,
-        /// How much it takes.
         bytes: usize,
-        /// Why not.
         source: io::Error,
     },
 }

@@ -1,51 +1,49 @@
-//! What a chunk must satisfy before any of it is stored.
+//! Validates a chunk before any of it is stored.
 //!
-//! Everything is looked at first and nothing is changed, so that a chunk is applied as a whole or
-//! not at all. Applying it afterwards cannot fail.
+//! Validation changes nothing, and storing a valid chunk cannot fail. So a chunk is stored as a whole or not at all.
 
 use crate::chunk::{Chunk, KEY_DISTANCE_MAX, LaneKey, NewItem, Taken};
 use crate::options::StoreOptions;
 use crate::store::lanes::{Cursor, LANES_MAX, Lanes};
 use crate::store::log::Log;
-use crate::store::phase::{Kind, Phase};
+use crate::store::phase::{Phase, StepKind};
 use crate::store::record::{self, NO_KEY, StepRecord};
 
-/// Sequence and step numbers must stay below, so that adding to them cannot overflow.
+/// Sequence and step numbers must be below this, so that adding to them cannot overflow.
 pub(crate) const NUMBER_MAX: u64 = 1 << 62;
 
-/// What is to be done with a sound chunk.
-pub(crate) enum Verdict {
-    /// It is stored already.
+/// The result for a valid chunk.
+pub(crate) enum Validation {
+    /// The chunk was stored before.
     Duplicate,
-    /// It is new.
     New(Accepted),
 }
 
-/// A chunk that can be stored.
+/// What the store needs to store a new chunk.
 pub(crate) struct Accepted {
-    /// Chunks of the lane that never came.
+    /// Chunks of the lane missing before this one.
     pub lost: u64,
-    /// The chunk that it follows on without a gap, 0 if there is none.
+    /// The chunk that it follows without a gap, or 0.
     pub previous: u64,
     pub newest_item: u64,
     pub floor: u64,
-    /// The lane's phase after it.
+    /// The lane's phase after the chunk.
     pub phase: Phase,
 }
 
-/// Judges a chunk, and puts its steps as they are to be stored into `steps`.
-pub(crate) fn judge(
+/// Validates a chunk, and fills `steps` with the records of its steps.
+pub(crate) fn validate(
     lanes: &Lanes,
     log: &Log,
     options: &StoreOptions,
     chunk: &Chunk,
     steps: &mut Vec<StepRecord>,
-) -> Result<Verdict, InsertError> {
+) -> Result<Validation, InsertError> {
     check_writer(lanes, chunk.lane)?;
     let cursor = lanes.cursor(chunk.lane);
     let expected = cursor.map_or(0, |cursor| cursor.next_sequence);
     if chunk.sequence < expected {
-        return Ok(Verdict::Duplicate);
+        return Ok(Validation::Duplicate);
     }
     let largest = chunk.sequence.max(chunk.first_step);
     if largest >= NUMBER_MAX {
@@ -70,7 +68,7 @@ pub(crate) fn judge(
         None => Phase::Lost,
     };
     let since_key = match follows {
-        // A chunk may have no steps, so the last one need not lie in the last chunk.
+        // A chunk may have no steps, so the last step may be in an earlier chunk than the last one.
         Some(Cursor { next_step: next @ 1.., chunk, .. }) => {
             log.step(*chunk, next - 1).map_or(NO_KEY, |step| step.since_key)
         }
@@ -81,10 +79,10 @@ pub(crate) fn judge(
     let newest_item = cursor.map_or(0, |cursor| cursor.newest_item);
     check_items(options, chunk, |step| log.step(previous, step).map(StepRecord::taken), newest_item)?;
     let floor = if previous == 0 { chunk.first_step } else { follows.map_or(0, |cursor| cursor.floor) };
-    Ok(Verdict::New(Accepted { lost, previous, newest_item, floor, phase }))
+    Ok(Validation::New(Accepted { lost, previous, newest_item, floor, phase }))
 }
 
-/// The writer is not fenced, and there is room for its lane once older incarnations are.
+/// Checks that the writer is not fenced, and that there is room for its lane once older incarnations are fenced.
 fn check_writer(lanes: &Lanes, lane: LaneKey) -> Result<(), InsertError> {
     let LaneKey { actor, incarnation, .. } = lane;
     let fenced_lanes = match lanes.writers.get(&actor) {
@@ -100,7 +98,7 @@ fn check_writer(lanes: &Lanes, lane: LaneKey) -> Result<(), InsertError> {
     Ok(())
 }
 
-/// `since_key` is the last stored step's. Gives the phase after the steps.
+/// Checks the steps and returns the phase after them. `since_key` is that of the last stored step.
 fn check_steps(
     options: &StoreOptions,
     chunk: &Chunk,
@@ -119,7 +117,7 @@ fn check_steps(
         if step.taken.is_some_and(|taken| !taken.reward.is_finite() || !taken.log_probability.is_finite()) {
             return Err(InsertError::NotFinite { step: number });
         }
-        let kind = Kind::of(step.taken.as_ref());
+        let kind = StepKind::of(step.taken.as_ref());
         let since_start;
         (phase, since_start) =
             phase.advance(step.starts_episode, kind).ok_or(InsertError::OutOfEpisode { step: number })?;
@@ -139,7 +137,7 @@ fn check_steps(
     Ok(phase)
 }
 
-/// `newest` is the first step of the lane's newest item.
+/// Checks the items. `newest` is the first step of the lane's newest item.
 fn check_items(
     options: &StoreOptions,
     chunk: &Chunk,
@@ -156,7 +154,7 @@ fn check_items(
             return Err(InsertError::ItemOrder { first, newest });
         }
         newest = first;
-        // The successor state lies at this step, which must be stored too.
+        // The step of the next state, which must be stored too.
         let last = first.saturating_add(u64::from(length));
         let next_step = chunk.first_step + chunk.steps.len() as u64;
         if length == 0 || last >= next_step {
@@ -168,127 +166,77 @@ fn check_items(
                 None => stored(number),
             };
             let inside = match taken {
-                // No longer stored or lost. The item will be dropped.
+                // Reclaimed or lost: `insert_items` will drop the item.
                 None => continue,
-                Some(taken) => Kind::of(taken.as_ref()),
+                Some(taken) => StepKind::of(taken.as_ref()),
             };
-            if inside == Kind::Final || (inside == Kind::Ends && number + 1 < last) {
+            if inside == StepKind::Final || (inside == StepKind::Ends && number + 1 < last) {
                 return Err(InsertError::ItemCrossesEnd { first, length, step: number });
             }
         }
     }
     Ok(())
 }
-/// Why nothing of a chunk was stored.
+
+/// Why a chunk was refused. Nothing of it was stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InsertError {
-    /// The writer was replaced by a newer start of the same actor and should stop.
-    #[error("actor {actor} incarnation {incarnation} was replaced by {newest}, stop writing")]
-    Fenced {
-        /// The actor's index.
-        actor: u32,
-        /// The incarnation that wrote.
-        incarnation: u64,
-        /// The newest one seen.
-        newest: u64,
-    },
-    /// The store follows as many lanes as it can.
-    #[error("the replay follows {most} lanes, the most it can; use fewer lanes or more shards")]
-    LanesFull {
-        /// The bound.
-        most: usize,
-    },
-    /// A sequence or step number that no writer reaches by counting.
-    #[error("number {0} is too large to have been counted up to")]
+    /// A newer incarnation of the actor has replaced the writer.
+    #[error("actor {actor} incarnation {incarnation} was replaced by {newest}: stop the older one")]
+    Fenced { actor: u32, incarnation: u64, newest: u64 },
+    #[error("the replay already has {most} lanes, the maximum: use fewer lanes or more shards")]
+    LanesFull { most: usize },
+    /// A sequence or step number that counting cannot have reached.
+    #[error("sequence or step number {0} is out of range")]
     NumberTooLarge(u64),
-    /// Steps are numbered without holes.
-    #[error("steps must go on at {expected}, got {got}")]
-    NotContiguous {
-        /// The next step of the lane.
-        expected: u64,
-        /// The chunk's first step.
-        got: u64,
-    },
-    /// A frame without bytes, or larger than any codec makes it.
-    #[error("frame of step {step} has {bytes} bytes, must be from 1 to {most}")]
-    FrameSize {
-        /// Number of the step.
-        step: u64,
-        /// Size of its packed frame.
-        bytes: usize,
-        /// The largest allowed.
-        most: usize,
-    },
-    /// A frame that changes the one before it, without a key frame near enough.
+    /// Steps are numbered without gaps.
+    #[error("the next step of the lane must have number {expected}, got {got}")]
+    NotContiguous { expected: u64, got: u64 },
+    /// A frame without bytes, or larger than any codec can produce.
+    #[error("the frame of step {step} has {bytes} bytes, must be 1 to {most}")]
+    FrameSize { step: u64, bytes: usize, most: usize },
+    /// A frame that is no key frame, with none close enough before it.
     #[error(
-        "frame of step {step} must be a key frame: the first of a lane is one, and then at least every 32nd"
+        "the frame of step {step} must be a key frame: the first frame of a lane must be one, and at least every 32nd \
+         after it"
     )]
-    KeyFrame {
-        /// Number of the step.
-        step: u64,
-    },
-    /// Frames that do not add up.
-    #[error("steps declare {declared} bytes of frames, the chunk has {got}")]
-    Frames {
-        /// The sum of the steps' sizes.
-        declared: usize,
-        /// What came.
-        got: usize,
-    },
-    /// A chunk that would not fit into the ring.
-    #[error("chunk takes {bytes} bytes, the replay has room for {most}; send shorter chunks")]
-    ChunkSize {
-        /// Of its record.
-        bytes: usize,
-        /// Of the ring.
-        most: usize,
-    },
-    /// A table that is not there.
-    #[error("item goes to table {table}, there are {tables}")]
-    NoSuchTable {
-        /// Its index.
-        table: u8,
-        /// How many there are.
-        tables: usize,
-    },
-    /// A reward or log-probability that is NaN or infinite.
+    KeyFrame { step: u64 },
+    #[error("the steps declare {declared} bytes of frames, but the chunk has {got}")]
+    Frames { declared: usize, got: usize },
+    /// The chunk is larger than the ring.
+    #[error("the chunk takes {bytes} bytes, but the whole replay has {most}: send shorter chunks")]
+    ChunkSize { bytes: usize, most: usize },
+    #[error("an item is for table {table}, but the replay has {tables} tables")]
+    NoSuchTable { table: u8, tables: usize },
     #[error("reward and log-probability of step {step} must be finite")]
-    NotFinite {
-        /// Number of the step.
-        step: u64,
-    },
-    /// An episode is a start, steps, a step that ends it, and one final observation.
+    NotFinite { step: u64 },
+    /// An episode is a first step, more steps, a step that ends it, and one final observation.
     #[error(
-        "step {step} cannot follow the one before it; an episode's end needs a final observation, then a start"
+        "step {step} cannot follow the step before it: the end of an episode is followed by a final observation, then \
+         a first step"
     )]
-    OutOfEpisode {
-        /// Number of the step.
-        step: u64,
-    },
+    OutOfEpisode { step: u64 },
     /// Items of a lane come in order of their first step.
-    #[error("item at step {first} comes after one at step {newest}, send items in order")]
+    #[error(
+        "the item at step {first} comes after one at step {newest}: send items in order of their first step"
+    )]
     ItemOrder {
-        /// First step of the item.
         first: u64,
         /// First step of the item before it.
         newest: u64,
     },
-    /// An item without steps, or with steps that are still to come.
-    #[error("item at step {first} of length {length} must end before step {next_step}")]
+    /// An item without steps, or with future steps.
+    #[error("the item at step {first} of length {length} must have steps, and end before step {next_step}")]
     ItemRange {
-        /// First step of the item.
         first: u64,
-        /// Its length.
         length: u8,
-        /// The step that the lane's next chunk will start with.
+        /// The first step of the lane's next chunk.
         next_step: u64,
     },
-    /// An item that would join two episodes.
-    #[error("item at step {first} of length {length} goes past the episode's end at step {step}")]
+    /// An item across two episodes.
+    #[error("the item at step {first} of length {length} extends past the episode's end at step {step}")]
     ItemCrossesEnd {
-        /// First step of the item.
         first: u64,
-        /// Its length.
         length: u8,
         /// The step that ends the episode.
         step: u64,

@@ -1,4 +1,4 @@
-//! An item as it is looked at.
+//! Read access to an item.
 
 use value::priority::Priority;
 
@@ -7,7 +7,7 @@ use crate::key::ItemKey;
 use crate::store::log::Log;
 use crate::store::record::{ItemRecord, Record};
 
-/// One item, borrowed from its store. Nothing is copied or unpacked.
+/// One item, borrowed from its store. Copies and decodes nothing.
 #[derive(Clone, Copy)]
 pub struct ItemView<'a> {
     pub(crate) key: ItemKey,
@@ -22,7 +22,7 @@ pub struct ItemView<'a> {
 }
 
 impl<'a> ItemView<'a> {
-    /// The item's steps in pieces that lie together, oldest first: the record and which of its steps.
+    /// The item's steps, oldest first, in contiguous pieces: each a record and the range of its steps.
     fn pieces(&self) -> impl Iterator<Item = (Record<'a>, std::ops::Range<usize>)> + Clone + use<'a> {
         let (log, from, last) = (self.log, self.record.from(), self.record.last());
         let first = log.chunk_of(self.chunk, from);
@@ -39,8 +39,8 @@ impl<'a> ItemView<'a> {
         })
     }
 
-    /// The packed frames in as few pieces as they lie in, oldest first: [`Self::lead`] frames that are needed
-    /// to unpack the others, then those of state, steps and next state.
+    /// The packed frames, oldest first, in as few contiguous pieces as possible: [`Self::lead`] frames that serve only
+    /// to decode the others, then those of state, steps and next state.
     pub fn frame_pieces(&self) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         self.pieces().map(|(record, steps)| record.frames(steps))
     }
@@ -52,7 +52,7 @@ impl<'a> ItemView<'a> {
         })
     }
 
-    /// How many of [`Self::frames`] are only there to unpack the others.
+    /// How many of the first [`Self::frames`] serve only to decode the others.
     pub fn lead(&self) -> usize {
         usize::from(self.record.back) - self.before()
     }
@@ -68,7 +68,7 @@ impl<'a> ItemView<'a> {
         stack_at(self.before() + self.length(), self.stack)
     }
 
-    /// What was done, step by step: [`Self::length`] of them.
+    /// The [`Self::length`] actions and their results.
     pub fn steps(&self) -> impl Iterator<Item = Taken> + Clone + use<'a> {
         let (first, last) = (self.record.first, self.record.last());
         self.pieces().flat_map(move |(record, steps)| {
@@ -79,22 +79,20 @@ impl<'a> ItemView<'a> {
         })
     }
 
-    /// The priority as it was given, before constant and exponent.
+    /// The priority last assigned, without constant and exponent.
     pub fn priority(&self) -> Priority {
         self.priority
     }
 
-    /// The item's name.
     pub fn key(&self) -> ItemKey {
         self.key
     }
 
-    /// Which lane it came from.
     pub fn lane(&self) -> LaneKey {
         self.log.record(self.chunk).expect("an item does not outlive its chunks").lane()
     }
 
-    /// Number in the lane of its first step.
+    /// Number in the lane of the item's first step.
     pub fn first_step(&self) -> u64 {
         self.record.first
     }
@@ -104,25 +102,24 @@ impl<'a> ItemView<'a> {
         usize::from(self.record.length)
     }
 
-    /// How often it has been drawn.
+    /// How often the item was sampled.
     pub fn times_sampled(&self) -> u32 {
         self.times_sampled
     }
 
-    /// How many items have been inserted into its table after it.
+    /// How many items were inserted into the table after it.
     pub fn age_inserts(&self) -> u64 {
         self.age_inserts
     }
 
-    /// Frames of the state before its newest one.
+    /// How many distinct frames the state has before its newest one.
     fn before(&self) -> usize {
         let step = self.log.step(self.chunk, self.record.first).expect("an item does not outlive its steps");
         (self.stack - 1).min(usize::from(step.since_start))
     }
 }
 
-/// Indices of a stack whose newest frame has index `newest`, frame 0 standing in for what lies
-/// before it.
+/// Indices of a stack whose newest frame has index `newest`. Frame 0 repeats where the stack reaches back before it.
 fn stack_at(newest: usize, stack: usize) -> impl ExactSizeIterator<Item = usize> {
     (0..stack).map(move |position| (newest + position + 1).saturating_sub(stack))
 }

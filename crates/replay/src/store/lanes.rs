@@ -1,8 +1,8 @@
-//! Where each lane's writer stands.
+//! The write position of each lane.
 //!
-//! The [`Cursor`] is all that must outlive the steps: it alone decides whether the next chunk is new and
-//! follows on. It is written with every chunk; when the newest chunk of a lane leaves the ring, the cursor
-//! is put down as a *mark* first. So it survives as long as the store, in a bounded place.
+//! The [`Cursor`] of a lane must outlive its steps: it alone decides whether the next chunk is new and contiguous.
+//! Every chunk's record contains it. Before the newest chunk of a lane leaves the ring, the cursor is persisted as a
+//! *mark*, an entry of the file `marks`. So it survives as long as the store, in bounded space.
 
 use std::collections::BTreeMap;
 
@@ -13,28 +13,28 @@ use crate::store::memory::Memory;
 use crate::store::phase::Phase;
 use crate::store::record::Header;
 
-/// How many lanes a store follows at most: far more than one shard can serve.
+/// The most lanes of a store: far more than one shard can serve.
 pub(crate) const LANES_MAX: usize = 1 << 16;
 
-/// Where a lane's writer stands.
+/// The write position of a lane.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Cursor {
-    /// Every chunk below is stored or lost.
+    /// Every chunk below this was stored or lost.
     pub next_sequence: u64,
     pub next_step: u64,
-    /// First step of the newest item: the next may not begin earlier.
+    /// First step of the newest item. The next item must not start earlier.
     pub newest_item: u64,
-    /// Items to come may need steps from here on.
+    /// Future items may need steps from here on.
     pub floor: u64,
     pub phase: Phase,
-    /// The newest chunk, 0 if it is no longer stored.
+    /// The newest chunk, or 0 if it is no longer stored.
     pub chunk: u64,
-    /// Where the cursor is put down.
+    /// Index of the cursor's mark.
     mark: u32,
 }
 
 impl Cursor {
-    /// After a chunk.
+    /// The cursor after a chunk.
     fn after(header: &Header, mark: u32) -> Self {
         Self {
             next_sequence: header.sequence + 1,
@@ -48,14 +48,14 @@ impl Cursor {
     }
 }
 
-/// The newest incarnation of an actor. Older ones are fenced, so their cursors can go.
+/// The newest incarnation of an actor. Older ones are fenced, so their cursors are not needed.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Writer {
     pub incarnation: u64,
     pub cursors: BTreeMap<u32, Cursor>,
 }
 
-/// A cursor as it is put down: 64 bytes.
+/// A persisted cursor: 64 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 struct Mark {
@@ -68,7 +68,7 @@ struct Mark {
     lane: u32,
     phase: u8,
     phase_steps: u8,
-    /// 1 in a mark that holds something.
+    /// 1 in a mark that is in use.
     used: u8,
     zero: [u8; 9],
     checksum: u32,
@@ -101,7 +101,7 @@ impl Mark {
         crc32c::crc32c(&bytemuck::bytes_of(self)[..MARK - 4])
     }
 
-    /// The lane and its cursor. `Err` if it is damaged, `None` if it is vacant.
+    /// The lane and its cursor. `Err` if the mark is damaged, `None` if it is vacant.
     fn read(&self, mark: u32) -> Result<Option<(LaneKey, Cursor)>, ()> {
         if *self == Self::zeroed() {
             return Ok(None);
@@ -124,29 +124,27 @@ pub(crate) struct Lanes {
     /// Cursors in `writers`.
     pub count: usize,
     marks: Memory,
-    /// Marks that no cursor has, used before.
+    /// Vacant marks that were in use before.
     free: Vec<u32>,
-    /// Marks from here on were never used.
+    /// Marks from here on were never in use.
     fresh: u32,
 }
 
 impl Lanes {
-    /// Memory that the marks take.
     pub const MARKS_BYTES: usize = LANES_MAX * MARK;
 
-    /// No lanes yet.
     pub fn new(marks: Memory) -> Self {
         Self { writers: BTreeMap::new(), count: 0, marks, free: Vec::new(), fresh: 0 }
     }
 
-    /// Where the lane's writer stands, if this incarnation has written to the lane.
+    /// The lane's cursor, if this incarnation has written to the lane.
     pub fn cursor(&self, lane: LaneKey) -> Option<&Cursor> {
         let writer = self.writers.get(&lane.actor)?;
         (writer.incarnation == lane.incarnation).then_some(())?;
         writer.cursors.get(&lane.lane)
     }
 
-    /// A stored chunk is the newest of its lane. Older incarnations of its actor are fenced.
+    /// Advances the cursor of a lane to a stored chunk, and fences older incarnations of the actor.
     pub fn advance(&mut self, lane: LaneKey, header: &Header) {
         self.fence(lane);
         let known = self.writers.get(&lane.actor).and_then(|writer| writer.cursors.get(&lane.lane));
@@ -155,8 +153,8 @@ impl Lanes {
         self.set(lane, Cursor::after(header, mark));
     }
 
-    /// The oldest chunk is about to go. If it is its lane's newest, the cursor must not go with it.
-    pub fn forget_chunk(&mut self, lane: LaneKey, number: u64) {
+    /// Call before the oldest chunk is dropped. If it is the newest of its lane, persists the lane's cursor.
+    pub fn persist_cursor(&mut self, lane: LaneKey, number: u64) {
         let Some(writer) = self.writers.get_mut(&lane.actor) else { return };
         if writer.incarnation != lane.incarnation {
             return;
@@ -170,8 +168,8 @@ impl Lanes {
         self.marks[start..start + MARK].copy_from_slice(bytemuck::bytes_of(&Mark::new(lane, cursor)));
     }
 
-    /// A chunk of a former life was found, after those before it.
-    pub fn take_up(&mut self, lane: LaneKey, header: &Header) {
+    /// Advances the cursor to a recovered chunk. Call in order of the chunks.
+    pub fn recover_chunk(&mut self, lane: LaneKey, header: &Header) {
         let fenced =
             self.writers.get(&lane.actor).is_some_and(|writer| writer.incarnation > lane.incarnation);
         if !fenced && (self.count < LANES_MAX || self.cursor(lane).is_some()) {
@@ -179,7 +177,8 @@ impl Lanes {
         }
     }
 
-    /// Takes in the marks of a former life, after [`Lanes::take_up`] of all its chunks. Says how many are damaged.
+    /// Recovers cursors from the marks, after [`Lanes::recover_chunk`] for all chunks. Returns how many marks are
+    /// damaged.
     pub fn recover(&mut self) -> u64 {
         let used = self.used_marks();
         let marks = bytemuck::cast_slice::<u8, Mark>(&self.marks)[..used].to_vec();
@@ -196,7 +195,7 @@ impl Lanes {
                 self.set(lane, cursor);
             }
         }
-        // Marks that were taken in stay where they are. The others say less than the ring, or nothing.
+        // Marks that gave a cursor stay. The others are older than the ring, or vacant, and are freed.
         let mut taken = vec![false; used];
         self.all()
             .filter(|(_, cursor)| cursor.chunk == 0)
@@ -213,7 +212,7 @@ impl Lanes {
         damaged
     }
 
-    /// How many marks there are up to the last that was ever used. Most never are, so they are passed over page by page.
+    /// The number of marks up to the last one in use. Most were never in use, so the scan skips empty pages first.
     fn used_marks(&self) -> usize {
         const PAGE: usize = 64 * MARK;
         let pages = self.marks.chunks_exact(PAGE).rposition(|page| page != [0; PAGE]);
@@ -232,7 +231,7 @@ impl Lanes {
         }
     }
 
-    /// Every lane whose writer may go on.
+    /// Every lane whose writer is not fenced.
     pub fn all(&self) -> impl Iterator<Item = (LaneKey, Cursor)> + Clone + '_ {
         self.writers.iter().flat_map(|(&actor, writer)| {
             let incarnation = writer.incarnation;
@@ -240,7 +239,7 @@ impl Lanes {
         })
     }
 
-    /// A mark as it was saved, for [`Lanes::recover`] to take in.
+    /// Restores a saved mark for [`Lanes::recover`].
     pub fn restore_mark(&mut self, index: usize, mark: &[u8; MARK]) -> bool {
         let fits = index < LANES_MAX;
         if fits {
@@ -249,7 +248,7 @@ impl Lanes {
         fits
     }
 
-    /// What is to be saved beside the chunks up to `newest`: the marks of lanes that have none among them.
+    /// The marks to save beside the chunks up to `newest`: those of lanes whose newest chunk is not among them.
     pub fn marks(&self, newest: u64) -> impl Iterator<Item = &[u8]> + Clone {
         let marks: &[Mark] = bytemuck::cast_slice(&self.marks);
         let outside = move |(_, cursor): &(LaneKey, Cursor)| cursor.chunk == 0 || cursor.chunk > newest;

@@ -1,12 +1,12 @@
-//! The ring of chunks, and where each lies.
+//! The ring of chunks, and the offset of each.
 //!
-//! One stretch of memory, taken whole at the start, so the byte cap can't be exceeded. Records go in at
-//! the head and out at the tail, strictly in that order. One is never split: if it does not fit before the
-//! end it goes to the beginning, and the bytes it skipped come back when the tail passes them. Where a
-//! record goes depends only on the head and on its length.
+//! One block of memory, allocated at the start, so the limit on bytes cannot be exceeded. Records are appended at the
+//! head and dropped at the tail, in order. A record is never split: if it does not fit before the end, it goes to the
+//! beginning, and the skipped bytes become free when the tail passes them. The offset of a record depends only on the
+//! head and on the record's length.
 //!
-//! Chunks of a lane that follow one another without a gap form a *chain*: each knows the one before and
-//! the one after it. Nothing ever refers from one chain to another.
+//! Contiguous chunks of a lane form a *chain*: each is linked to the previous and the next one. No chain refers to
+//! another.
 
 use std::collections::VecDeque;
 
@@ -16,8 +16,8 @@ use crate::store::record::{self, ALIGNMENT, Header, ItemRecord, Record, StepReco
 /// A chunk in the ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Entry {
-    place: usize,
-    /// 0 if the record is lost.
+    offset: usize,
+    /// 0 if the record was lost.
     bytes: u32,
     pub steps: u32,
     pub first_step: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Entry {
     pub previous: u64,
     /// The chunk after it in its chain, or 0.
     pub next: u64,
-    /// Items that need a step of it.
+    /// How many items need a step of it.
     pub needed: u32,
 }
 
@@ -48,16 +48,16 @@ pub(crate) struct Log {
     oldest: u64,
     head: usize,
     tail: usize,
-    /// The head has turned back to the beginning and the tail has not.
+    /// The head has wrapped around and the tail has not.
     lapped: bool,
-    /// Bytes of records, without what was skipped.
+    /// Bytes of all records, without skipped bytes.
     used: usize,
-    /// Entries whose records are lost.
+    /// How many entries have lost their record.
     lost: u64,
 }
 
 impl Log {
-    /// An empty ring. Whatever the memory holds is not looked at.
+    /// An empty ring. Ignores the contents of the memory.
     pub fn new(memory: Memory, salt: u64) -> Self {
         Self {
             memory,
@@ -72,36 +72,36 @@ impl Log {
         }
     }
 
-    /// Whatever records the ring still holds, from number `oldest` on, 0 if that is not known. Says how many
-    /// are damaged, as far as one can tell, up to `newest` at least, beside those that were `known` to be.
+    /// Recovers all intact records from number `oldest` on (0: unknown). Also returns how many records up to `newest`
+    /// are damaged, beside the `known` ones. If `oldest` is unknown, damage cannot be counted.
     pub fn recover(memory: Memory, salt: u64, oldest: u64, newest: u64, known: u64) -> (Self, u64) {
         let mut found = Vec::new();
-        let mut place = 0;
-        while place + size_of::<Header>() <= memory.len() {
-            match Record::find(&memory[place..], salt) {
+        let mut offset = 0;
+        while offset + size_of::<Header>() <= memory.len() {
+            match Record::find(&memory[offset..], salt) {
                 Some(record) => {
                     let number = record.header().number;
                     let bytes = record.as_bytes().len();
                     if number >= oldest {
-                        found.push((number, place, bytes));
+                        found.push((number, offset, bytes));
                     }
-                    place += bytes;
+                    offset += bytes;
                 }
-                // A record that lies within a damaged one's former place is still found.
-                None => place += ALIGNMENT,
+                // Not skipping a damaged record finds an older record within it.
+                None => offset += ALIGNMENT,
             }
         }
         found.sort_unstable();
         found.dedup_by_key(|&mut (number, ..)| number);
         let mut log = Self::new(memory, salt);
-        for (number, place, bytes) in found {
-            log.clear(place, bytes);
+        for (number, offset, bytes) in found {
+            log.drop_overlapping(offset, bytes);
             log.skip_to(number);
-            log.adopt(place, bytes);
+            log.append_entry(offset, bytes);
         }
         log.skip_to(newest + 1);
         if oldest == 0 {
-            // Records left over from long ago are among them, so what is missing in between means nothing.
+            // The records may include old leftovers, so gaps between them are no damage.
             return (log, 0);
         }
         let before = log.oldest.saturating_sub(oldest);
@@ -109,10 +109,10 @@ impl Log {
         (log, damaged)
     }
 
-    /// Lets the next number be this one; what is missing before it is lost.
+    /// Sets the next number. The missing numbers before it count as lost records.
     pub fn skip_to(&mut self, number: u64) {
         let missing = number.saturating_sub(self.next_number());
-        // So many do not fit into the ring at once: what came before them has gone, whatever was left of it.
+        // The ring cannot hold that many records at once, so the ones before the gap were no longer live.
         let most = (self.memory.len() / record::bytes(0, 0, 0)) as u64;
         while self.lost + missing > most && !self.entries.is_empty() {
             self.drop_oldest();
@@ -125,14 +125,14 @@ impl Log {
         }
     }
 
-    /// Drops the oldest chunks until a newer record can be where one was found. It is none that was live at the
-    /// same time, or the ring would have had it elsewhere.
-    fn clear(&mut self, place: usize, bytes: usize) {
-        let end = place + bytes;
+    /// Drops the oldest chunks until the bytes of a newer record are free. Chunks that overlap it were not live at the
+    /// same time as it, or it would have another offset.
+    fn drop_overlapping(&mut self, offset: usize, bytes: usize) {
+        let end = offset + bytes;
         while self.used > 0 {
             let fits = match self.lapped {
-                true => self.head <= place && end <= self.tail,
-                false => self.head <= place || end <= self.tail,
+                true => self.head <= offset && end <= self.tail,
+                false => self.head <= offset || end <= self.tail,
             };
             if fits {
                 break;
@@ -148,27 +148,27 @@ impl Log {
         }
     }
 
-    /// Takes a record that lies in the memory as the newest one.
-    fn adopt(&mut self, place: usize, bytes: usize) {
+    /// Appends the entry of a record that is already in memory.
+    fn append_entry(&mut self, offset: usize, bytes: usize) {
         if self.used == 0 {
-            self.tail = place;
-        } else if place < self.head {
+            self.tail = offset;
+        } else if offset < self.head {
             self.lapped = true;
         }
-        self.head = place + bytes;
+        self.head = offset + bytes;
         self.used += bytes;
-        let header = *Record::trusted(&self.memory[place..place + bytes]).header();
+        let header = *Record::trusted(&self.memory[offset..offset + bytes]).header();
         let number = self.next_number();
         let (steps, first_step) = (header.steps, header.first_step);
-        let entry = Entry { place, bytes: bytes as u32, steps, first_step, ..Entry::default() };
+        let entry = Entry { offset, bytes: bytes as u32, steps, first_step, ..Entry::default() };
         self.entries.push_back(entry);
         if self.follows(&header) {
             self.link(header.previous, number);
         }
     }
 
-    /// Whether the chunk that a record claims to follow is there, ends where this one begins, and is followed by no
-    /// other: a chain does not branch.
+    /// Whether the chunk that a record claims to follow is stored, ends where this one begins, and has no other
+    /// successor. A chain does not branch.
     fn follows(&self, header: &Header) -> bool {
         let Some(record) = self.record(header.previous) else { return false };
         let before = record.header();
@@ -196,7 +196,7 @@ impl Log {
         (!self.entries.is_empty()).then_some(self.oldest)
     }
 
-    /// Numbers of the chunks, the lost ones included.
+    /// Numbers of all chunks, including lost ones.
     pub fn numbers(&self) -> std::ops::Range<u64> {
         self.oldest..self.next_number()
     }
@@ -211,19 +211,19 @@ impl Log {
 
     pub fn record(&self, number: u64) -> Option<Record<'_>> {
         let entry = self.entry(number).filter(|entry| !entry.is_lost())?;
-        Some(Record::trusted(&self.memory[entry.place..entry.place + entry.bytes as usize]))
+        Some(Record::trusted(&self.memory[entry.offset..entry.offset + entry.bytes as usize]))
     }
 
-    /// Says that an item of a chunk will be looked at soon: its record, the chunk's header, and a step that is likely its.
+    /// Prefetches an item of a chunk: its record, the chunk's header, and a step that probably belongs to it.
     pub fn prefetch(&self, number: u64, at: u32) {
         let Some(entry) = self.entry(number) else { return };
         let (steps, at) = (entry.steps as usize, at as usize);
-        for offset in [0, record::step_offset(at), record::item_offset(steps, at)] {
-            self.memory.get(entry.place + offset).inspect(|place| prefetch(*place));
+        for part in [0, record::step_offset(at), record::item_offset(steps, at)] {
+            self.memory.get(entry.offset + part).inspect(|byte| prefetch(*byte));
         }
     }
 
-    /// The chunk of a chain, at or before `number`, that holds a step.
+    /// The chunk that contains a step, in the chain of `number` and not after it.
     pub fn chunk_of(&self, number: u64, step: u64) -> Option<u64> {
         let mut number = number;
         loop {
@@ -235,14 +235,14 @@ impl Log {
         }
     }
 
-    /// A stored step of a chain, at or before a chunk.
+    /// A stored step in the chain of chunk `number`, in that chunk or before it.
     pub fn step(&self, number: u64, step: u64) -> Option<&StepRecord> {
         let record = self.record(self.chunk_of(number, step)?)?;
         record.steps().get((step - record.header().first_step) as usize)
     }
 
-    /// Where a record of so many bytes can go now, or `None` if older ones must go first.
-    pub fn place(&self, bytes: usize) -> Option<usize> {
+    /// The offset for a new record of this size, or `None` if older records must be dropped first.
+    pub fn free_offset(&self, bytes: usize) -> Option<usize> {
         let end = self.memory.len();
         if self.used == 0 {
             (bytes <= end).then_some(0)
@@ -255,10 +255,10 @@ impl Log {
         }
     }
 
-    /// Stores a chunk at a place that [`Self::place`] gave, and says its number.
+    /// Stores a chunk at an offset from [`Self::free_offset`], and returns its number.
     pub fn append(
         &mut self,
-        place: usize,
+        offset: usize,
         bytes: usize,
         header: Header,
         steps: &[StepRecord],
@@ -267,19 +267,20 @@ impl Log {
     ) -> u64 {
         let number = self.next_number();
         let header = Header { salt: self.salt, number, ..header };
-        record::write(&mut self.memory[place..place + bytes], header, steps, items, frames);
-        self.adopt(place, bytes);
+        record::write(&mut self.memory[offset..offset + bytes], header, steps, items, frames);
+        self.append_entry(offset, bytes);
         number
     }
 
-    /// Puts a saved record in as the newest one, where it was. Those that had to make room for it go, as they did.
-    pub fn restore(&mut self, place: usize, bytes: &[u8]) -> bool {
-        let within = place.checked_add(bytes.len()).is_some_and(|end| end <= self.memory.len());
-        if !within || !place.is_multiple_of(ALIGNMENT) || bytes.is_empty() {
+    /// Appends a saved record at its former offset. Drops older records that overlap it, as in the saved store. Returns
+    /// whether the record is valid.
+    pub fn restore(&mut self, offset: usize, bytes: &[u8]) -> bool {
+        let within = offset.checked_add(bytes.len()).is_some_and(|end| end <= self.memory.len());
+        if !within || !offset.is_multiple_of(ALIGNMENT) || bytes.is_empty() {
             return false;
         }
-        self.clear(place, bytes.len());
-        let target = &mut self.memory[place..place + bytes.len()];
+        self.drop_overlapping(offset, bytes.len());
+        let target = &mut self.memory[offset..offset + bytes.len()];
         target.copy_from_slice(bytes);
         if target.len() < size_of::<Header>() {
             return false;
@@ -292,14 +293,14 @@ impl Log {
                     return false;
                 }
                 self.skip_to(number);
-                self.adopt(place, bytes.len());
+                self.append_entry(offset, bytes.len());
                 true
             }
             _ => false,
         }
     }
 
-    /// Gives back the oldest chunk's bytes.
+    /// Drops the oldest chunk.
     pub fn drop_oldest(&mut self) {
         let Some(entry) = self.entries.pop_front() else { return };
         self.oldest += 1;
@@ -313,19 +314,19 @@ impl Log {
         self.used -= entry.bytes as usize;
         match self.entries.iter().find(|entry| !entry.is_lost()) {
             Some(oldest) => {
-                self.lapped &= oldest.place > self.tail;
-                self.tail = oldest.place;
+                self.lapped &= oldest.offset > self.tail;
+                self.tail = oldest.offset;
             }
             None => (self.head, self.tail, self.lapped) = (0, 0, false),
         }
     }
 
-    /// Where a record lies.
-    pub fn place_of(&self, number: u64) -> Option<usize> {
-        self.entry(number).filter(|entry| !entry.is_lost()).map(|entry| entry.place)
+    /// The offset of a record.
+    pub fn offset_of(&self, number: u64) -> Option<usize> {
+        self.entry(number).filter(|entry| !entry.is_lost()).map(|entry| entry.offset)
     }
 
-    /// Chunks that are lost and would otherwise be here.
+    /// Number of lost records between the oldest and the newest.
     pub fn lost(&self) -> u64 {
         self.lost
     }

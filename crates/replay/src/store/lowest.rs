@@ -1,7 +1,7 @@
-//! Which item has the lowest priority, under constant change.
+//! The item of lowest priority, while priorities keep changing.
 //!
-//! A heap that is never searched: a new priority is a new entry, and an entry whose item is gone or has
-//! another priority by now is passed over when it comes up. When most entries are of that kind, they all go.
+//! A heap with lazy deletion: each new priority adds an entry. An entry whose item was removed or has another priority
+//! by now is skipped when it reaches the top. When most entries are outdated, all of those are dropped.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -29,7 +29,7 @@ impl PartialOrd for Entry {
     }
 }
 
-/// The items of a table by priority, the lowest first, the oldest of equals first.
+/// The items of a table by priority, lowest first. Among equal priorities, the oldest first.
 #[derive(Default)]
 pub(crate) struct Lowest {
     heap: BinaryHeap<Reverse<Entry>>,
@@ -40,7 +40,8 @@ impl Lowest {
         self.heap.push(Reverse(Entry { priority: priority.get(), number, slot }));
     }
 
-    /// Takes out the lowest item for which `holds` says that its slot has this number and this priority.
+    /// Removes the lowest entry that is current and returns its slot. `holds` tells whether a slot has this number and
+    /// priority.
     pub fn pop(&mut self, holds: impl Fn(u32, u64, f64) -> bool) -> Option<u32> {
         loop {
             let Reverse(Entry { priority, number, slot }) = self.heap.pop()?;
@@ -55,9 +56,9 @@ impl Lowest {
         self.heap.len()
     }
 
-    /// Drops the entries that no longer hold, once they are the most. An item whose priority came back to what it
-    /// had been has several that do.
-    pub fn tidy(&mut self, live: usize, holds: impl Fn(u32, u64, f64) -> bool) {
+    /// Drops outdated entries once they are the majority. Also drops duplicates: an item whose priority returned to an
+    /// earlier value has several current entries.
+    pub fn compact(&mut self, live: usize, holds: impl Fn(u32, u64, f64) -> bool) {
         if self.heap.len() > 2 * live + 64 {
             let mut entries = std::mem::take(&mut self.heap).into_vec();
             entries.retain(|Reverse(entry)| holds(entry.slot, entry.number, entry.priority));

@@ -1,7 +1,7 @@
-//! Memory that is a file, or not, and a word to the processor about it: the one place where `unsafe` is.
+//! Memory, optionally backed by a file, and prefetch hints. The only module of the crate with `unsafe`.
 //!
-//! A mapped file outlives the process: what was written to it is in the system's cache however the
-//! process dies, and on the disk after [`Memory::sync`].
+//! A mapped file outlives the process: everything written to it is in the system's page cache, however the process
+//! dies, and on disk after [`Memory::sync`].
 
 use std::fs::File;
 use std::io;
@@ -9,23 +9,23 @@ use std::ops::{Deref, DerefMut};
 
 use memmap2::{MmapMut, MmapOptions};
 
-/// A stretch of memory, aligned to a page, filled with zeros when it is new.
+/// A block of memory, aligned to a page and initially zero.
 pub(crate) struct Memory {
     map: MmapMut,
 }
 
 impl Memory {
-    /// Memory that goes with the process. It is the system's until it is written to.
+    /// Memory of the process. The system provides pages when they are first written.
     pub fn anonymous(bytes: usize) -> io::Result<Self> {
         Ok(Self { map: MmapMut::map_anon(bytes.max(1))? })
     }
 
-    /// The memory of a file, which must be of exactly this size.
+    /// Maps a file, which must have exactly this size.
     #[allow(unsafe_code)]
     pub fn file(file: &File, bytes: usize) -> io::Result<Self> {
         let length = file.metadata()?.len();
         if length != bytes as u64 {
-            let what = format!("the file has {length} bytes, not {bytes}");
+            let what = format!("the file has {length} bytes, expected {bytes}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         // SAFETY: others must not change the file while it is mapped. It lies in a directory that this
@@ -34,20 +34,20 @@ impl Memory {
         Ok(Self { map })
     }
 
-    /// Returns when everything written so far is on the disk.
+    /// Flushes everything written so far to disk.
     pub fn sync(&self) -> io::Result<()> {
         self.map.flush()
     }
 }
 
-/// Says that this will be read soon, up to two cache lines of it. It is only a hint: nothing is read here.
+/// Hints to the processor that this will be read soon, up to two cache lines of it. Reads nothing.
 #[inline]
 #[allow(unsafe_code)]
-pub(crate) fn prefetch<T>(place: &T) {
+pub(crate) fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let start: *const i8 = std::ptr::from_ref(place).cast();
+        let start: *const i8 = std::ptr::from_ref(value).cast();
         // SAFETY: a prefetch never faults, whatever the address, and changes nothing.
         unsafe {
             _mm_prefetch::<_MM_HINT_T0>(start);
@@ -57,7 +57,7 @@ pub(crate) fn prefetch<T>(place: &T) {
         }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = place;
+    let _ = value;
 }
 
 impl Deref for Memory {

@@ -1,58 +1,58 @@
-//! Where in an episode a lane is.
+//! The position of a lane in its episode.
 
 use crate::chunk::Taken;
 
-/// What a step is to its episode.
+/// The role of a step in its episode.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum StepKind {
     Acts,
     Ends,
     Final,
 }
 
-impl Kind {
+impl StepKind {
     pub fn of(taken: Option<&Taken>) -> Self {
         match taken {
-            None => Kind::Final,
-            Some(taken) if taken.ends_episode() => Kind::Ends,
-            Some(_) => Kind::Acts,
+            None => StepKind::Final,
+            Some(taken) if taken.ends_episode() => StepKind::Ends,
+            Some(_) => StepKind::Acts,
         }
     }
 }
 
-/// Where a lane is after its last step.
+/// The position of a lane after its last step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Phase {
     /// The next step starts an episode.
     Between,
-    /// The episode goes on; the last step was so many steps from its start.
+    /// The episode continues. The value is the distance of the last step from the first one, at most 255.
     Within(u8),
-    /// The episode ended; its final observation is due.
+    /// The episode ended, and its final observation is next.
     Ending(u8),
-    /// Chunks were lost, so anything may follow.
+    /// Chunks were lost, so any step may follow.
     Lost,
 }
 
 impl Phase {
     /// The phase after one more step and that step's distance from its episode's start, or `None`
     /// if such a step cannot follow.
-    pub fn advance(self, starts_episode: bool, kind: Kind) -> Option<(Phase, u8)> {
+    pub fn advance(self, starts_episode: bool, kind: StepKind) -> Option<(Phase, u8)> {
         let since_start = match (self, starts_episode, kind) {
-            (Phase::Between | Phase::Lost, true, Kind::Acts | Kind::Ends) => 0,
-            (Phase::Within(since), false, Kind::Acts | Kind::Ends) => since.saturating_add(1),
-            (Phase::Ending(since), false, Kind::Final) => since.saturating_add(1),
+            (Phase::Between | Phase::Lost, true, StepKind::Acts | StepKind::Ends) => 0,
+            (Phase::Within(since), false, StepKind::Acts | StepKind::Ends) => since.saturating_add(1),
+            (Phase::Ending(since), false, StepKind::Final) => since.saturating_add(1),
             (Phase::Lost, false, _) => u8::MAX,
             _ => return None,
         };
         let after = match kind {
-            Kind::Acts => Phase::Within(since_start),
-            Kind::Ends => Phase::Ending(since_start),
-            Kind::Final => Phase::Between,
+            StepKind::Acts => Phase::Within(since_start),
+            StepKind::Ends => Phase::Ending(since_start),
+            StepKind::Final => Phase::Between,
         };
         Some((after, since_start))
     }
 
-    /// As it is stored.
+    /// The stored form.
     pub fn to_bytes(self) -> (u8, u8) {
         match self {
             Phase::Between => (0, 0),
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn episodes_are_start_steps_end_and_final_observation() {
-        use Kind::*;
+        use StepKind::*;
         let follows = |phase: Phase, starts, kind| phase.advance(starts, kind);
         assert_eq!(follows(Phase::Between, true, Acts), Some((Phase::Within(0), 0)));
         assert_eq!(follows(Phase::Between, false, Acts), None);

@@ -1,24 +1,24 @@
-//! A chunk as it lies in the ring: header, steps, items, frames, each in one piece.
+//! The record of a chunk in the ring: header, steps, items, frames, each contiguous.
 //!
 //! ```text
 //! | Header 96 B | StepRecord 32 B × steps | ItemRecord 32 B × items | packed frames | zeros up to 64 B |
 //! ```
 //!
-//! All numbers are little-endian. The checksum covers all but the salt, so a record is whole or
-//! it is none. The salt in front is a secret of the store: nobody who sends frames can put something into
-//! one that would be taken for a record when the ring is searched.
+//! All numbers are little-endian. The checksum covers everything except the salt, so a record is either intact or
+//! invalid. The salt is a secret of the store: without it, no sender can craft a frame that recovery would mistake for
+//! a record.
 
 use bytemuck::{Pod, Zeroable};
 
 use crate::chunk::{LaneKey, Taken, WeightsVersion};
-use crate::store::phase::{Kind, Phase};
+use crate::store::phase::{Phase, StepKind};
 
 #[cfg(target_endian = "big")]
-compile_error!("the files of a store are little-endian and used as they are");
+compile_error!("a store uses its files in memory, and they are little-endian");
 
-/// Records begin at multiples of this.
+/// Offsets of records are multiples of this.
 pub(crate) const ALIGNMENT: usize = 64;
-/// Salt, number and checksum. The number is covered all the same, the salt is known.
+/// Bytes of salt, number and checksum. The checksum covers the number separately; the salt is compared.
 const BEFORE_CHECKSUM: usize = 20;
 /// [`StepRecord::since_key`] of a frame whose key frame was lost.
 pub(crate) const NO_KEY: u8 = u8::MAX;
@@ -30,22 +30,22 @@ pub(crate) struct Header {
     /// Number of the chunk in this store, from 1.
     pub number: u64,
     pub checksum: u32,
-    /// Of the whole record.
+    /// Size of the whole record.
     pub bytes: u32,
     pub actor: u32,
     pub lane: u32,
     pub incarnation: u64,
     pub sequence: u64,
     pub first_step: u64,
-    /// Number of the chunk that this one follows on without a gap, 0 if there is none.
+    /// Number of the chunk that this one follows without a gap, or 0.
     pub previous: u64,
     /// First step of the lane's newest item, after this chunk.
     pub newest_item: u64,
-    /// Items to come may need steps from here on.
+    /// Future items may need steps from here on.
     pub floor: u64,
     pub steps: u32,
     pub items: u32,
-    /// Where the lane's episode stands after this chunk.
+    /// The lane's [`Phase`] after this chunk.
     pub phase: u8,
     pub phase_steps: u8,
     pub zero: [u8; 6],
@@ -55,15 +55,15 @@ pub(crate) struct Header {
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub(crate) struct StepRecord {
     weights_number: u64,
-    /// Where the frame ends, from the first frame's beginning.
+    /// End of the frame, relative to the start of the first frame.
     pub frame_end: u32,
     reward: f32,
     log_probability: f32,
     weights_incarnation: u32,
     action: u16,
-    /// Steps since the episode began, stopping at 255. If the beginning was lost, 255.
+    /// Steps since the start of the episode, at most 255. 255 if the start was lost.
     pub since_start: u8,
-    /// Frames since the key frame, 0 for one, [`NO_KEY`] if it was lost.
+    /// Distance from the key frame, 0 for a key frame itself, [`NO_KEY`] if it was lost.
     pub since_key: u8,
     flags: u8,
     zero: [u8; 3],
@@ -91,7 +91,7 @@ impl StepRecord {
         record
     }
 
-    /// What was done, or `None` on a final observation.
+    /// The action taken, or `None` for a final observation.
     pub fn taken(&self) -> Option<Taken> {
         (self.flags & FINAL == 0).then_some(Taken {
             action: self.action,
@@ -104,11 +104,11 @@ impl StepRecord {
         })
     }
 
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> StepKind {
         match self.flags {
-            flags if flags & FINAL != 0 => Kind::Final,
-            flags if flags & (TERMINATED | TRUNCATED) != 0 => Kind::Ends,
-            _ => Kind::Acts,
+            flags if flags & FINAL != 0 => StepKind::Final,
+            flags if flags & (TERMINATED | TRUNCATED) != 0 => StepKind::Ends,
+            _ => StepKind::Acts,
         }
     }
 }
@@ -116,27 +116,27 @@ impl StepRecord {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub(crate) struct ItemRecord {
-    /// How many items had been inserted into its table before it; its key's generation.
+    /// How many items were inserted into its table before it; the generation of its key.
     pub number: u64,
     /// Number in the lane of its first step.
     pub first: u64,
-    /// As it was given.
+    /// The initial priority.
     pub priority: f64,
-    /// Where it lies in its table.
+    /// Index of the item in its table.
     pub slot: u32,
-    /// Steps before `first` that are needed: the rest of the stack, and back to a key frame.
+    /// How many steps before `first` the item needs: the rest of the stack, back to a key frame.
     pub back: u16,
     pub length: u8,
     pub table: u8,
 }
 
 impl ItemRecord {
-    /// The first step that it needs.
+    /// The first step that the item needs.
     pub fn from(&self) -> u64 {
         self.first - u64::from(self.back)
     }
 
-    /// The last step that it needs, the one of its successor state.
+    /// The last step that the item needs, that of its next state.
     pub fn last(&self) -> u64 {
         self.first + u64::from(self.length)
     }
@@ -152,17 +152,17 @@ pub(crate) fn bytes(steps: usize, items: usize, frame_bytes: usize) -> usize {
     content.next_multiple_of(ALIGNMENT)
 }
 
-/// Fills `place`, which must be as large as [`bytes`] says. The record counts from the moment when
-/// its header is written, which is last.
+/// Writes a record into `target`, whose size must be as computed by [`bytes`]. The header is written last and makes the
+/// record valid.
 pub(crate) fn write(
-    place: &mut [u8],
+    target: &mut [u8],
     header: Header,
     steps: &[StepRecord],
     items: &[ItemRecord],
     frames: &[u8],
 ) {
-    let (head, body) = place.split_at_mut(HEADER);
-    // Whatever was here is none any more, even if its header would survive.
+    let (head, body) = target.split_at_mut(HEADER);
+    // Invalidates the former record before its body is overwritten.
     head.fill(0);
     std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
     let (steps_place, body) = body.split_at_mut(size_of_val(steps));
@@ -172,40 +172,40 @@ pub(crate) fn write(
     let (frames_place, rest) = body.split_at_mut(frames.len());
     frames_place.copy_from_slice(frames);
     rest.fill(0);
-    let mut header = Header { bytes: place.len() as u32, checksum: 0, ..header };
-    place[BEFORE_CHECKSUM..HEADER].copy_from_slice(&bytemuck::bytes_of(&header)[BEFORE_CHECKSUM..]);
-    header.checksum = checksum(header.number, place);
+    let mut header = Header { bytes: target.len() as u32, checksum: 0, ..header };
+    target[BEFORE_CHECKSUM..HEADER].copy_from_slice(&bytemuck::bytes_of(&header)[BEFORE_CHECKSUM..]);
+    header.checksum = checksum(header.number, target);
     std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
-    place[..HEADER].copy_from_slice(bytemuck::bytes_of(&header));
+    target[..HEADER].copy_from_slice(bytemuck::bytes_of(&header));
 }
 
-fn checksum(number: u64, place: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&number.to_le_bytes()), &place[BEFORE_CHECKSUM..])
+fn checksum(number: u64, record: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&number.to_le_bytes()), &record[BEFORE_CHECKSUM..])
 }
 
-/// A record where it lies.
+/// An intact record in the ring.
 #[derive(Clone, Copy)]
 pub(crate) struct Record<'a> {
-    place: &'a [u8],
+    memory: &'a [u8],
 }
 
-/// Where a step lies in its record.
+/// Offset of a step in its record.
 pub(crate) fn step_offset(step: usize) -> usize {
     HEADER + step * STEP
 }
 
-/// Where an item lies in a record of so many steps.
+/// Offset of an item in a record of `steps` steps.
 pub(crate) fn item_offset(steps: usize, item: usize) -> usize {
     step_offset(steps) + item * ITEM
 }
 
 impl<'a> Record<'a> {
-    /// A record that is known to be sound.
-    pub fn trusted(place: &'a [u8]) -> Self {
-        Self { place }
+    /// A record that is known to be intact.
+    pub fn trusted(memory: &'a [u8]) -> Self {
+        Self { memory }
     }
 
-    /// Looks for a record at the beginning of `memory`, which starts at a multiple of [`ALIGNMENT`].
+    /// The record at the start of `memory`, if there is an intact one. `memory` must be aligned to [`ALIGNMENT`].
     pub fn find(memory: &'a [u8], salt: u64) -> Option<Self> {
         let head = memory.get(..HEADER)?;
         let header: &Header = bytemuck::from_bytes(head);
@@ -218,18 +218,19 @@ impl<'a> Record<'a> {
         if length < least || !length.is_multiple_of(ALIGNMENT) || length > memory.len() {
             return None;
         }
-        let place = &memory[..length];
-        if checksum(header.number, place) != header.checksum {
+        let memory = &memory[..length];
+        if checksum(header.number, memory) != header.checksum {
             return None;
         }
-        let record = Record { place };
-        record.is_sound().then_some(record)
+        let record = Record { memory };
+        record.is_valid().then_some(record)
     }
 
-    /// What the rest of the crate relies on, whoever has written the record.
-    fn is_sound(&self) -> bool {
+    /// Checks the invariants that the rest of the crate relies on. The checksum alone does not prove who wrote the
+    /// record.
+    fn is_valid(&self) -> bool {
         let header = self.header();
-        let room = self.place.len() - self.frames_start();
+        let room = self.memory.len() - self.frames_start();
         let mut end = 0;
         for step in self.steps() {
             let finite = step.reward.is_finite() && step.log_probability.is_finite();
@@ -258,7 +259,7 @@ impl<'a> Record<'a> {
     }
 
     pub fn header(&self) -> &'a Header {
-        bytemuck::from_bytes(&self.place[..HEADER])
+        bytemuck::from_bytes(&self.memory[..HEADER])
     }
 
     pub fn lane(&self) -> LaneKey {
@@ -268,27 +269,26 @@ impl<'a> Record<'a> {
 
     pub fn steps(&self) -> &'a [StepRecord] {
         let end = step_offset(self.header().steps as usize);
-        bytemuck::cast_slice(&self.place[HEADER..end])
+        bytemuck::cast_slice(&self.memory[HEADER..end])
     }
 
     pub fn items(&self) -> &'a [ItemRecord] {
         let (steps, items) = (self.header().steps as usize, self.header().items as usize);
         let (start, end) = (item_offset(steps, 0), item_offset(steps, items));
-        bytemuck::cast_slice(&self.place[start..end])
+        bytemuck::cast_slice(&self.memory[start..end])
     }
 
-    /// The packed frames of some of the steps, in one piece.
+    /// The packed frames of a range of steps.
     pub fn frames(&self, steps: std::ops::Range<usize>) -> &'a [u8] {
         let records = self.steps();
         let start = steps.start.checked_sub(1).map_or(0, |before| records[before].frame_end);
         let end = steps.end.checked_sub(1).map_or(0, |last| records[last].frame_end);
         let frames = self.frames_start();
-        &self.place[frames + start as usize..frames + end as usize]
+        &self.memory[frames + start as usize..frames + end as usize]
     }
 
-    /// The whole of it, as it lies there.
     pub fn as_bytes(&self) -> &'a [u8] {
-        self.place
+        self.memory
     }
 
     fn frames_start(&self) -> usize {

@@ -1,8 +1,8 @@
-//! A store from what its former life left behind.
+//! Recovers a store from the memory of a former process.
 //!
-//! The ring is the truth: every record that is whole counts, in order of its number. What a record says of its
-//! lane moves the lane's cursor; an item of it is there if its slot says so. A slot that is damaged, or older
-//! than the ring (after a loss of power), costs the item its newest priority and nothing else.
+//! The ring is the source of truth: every intact record counts, in order of its number. Each record advances the cursor
+//! of its lane. An item of a record is stored if its slot says so. If the slot is damaged, or older than the ring
+//! (after a power loss), the item loses its newest priority and nothing else.
 
 use std::collections::HashMap;
 
@@ -11,33 +11,33 @@ use value::priority::Priority;
 use crate::chunk::KEY_DISTANCE_MAX;
 use crate::outcome::{Counters, TableCounters};
 use crate::store::Store;
-use crate::store::phase::Kind;
+use crate::store::phase::StepKind;
 use crate::store::reclaim::for_needed;
 use crate::store::record::{ItemRecord, Record, StepRecord};
 use crate::store::state::State;
-use crate::store::table::{Fate, Origin};
+use crate::store::table::{ItemState, Origin};
 
-/// What was found.
+/// What was recovered, and what was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Chunks taken up again.
+    /// Chunks recovered.
     pub chunks: u64,
-    /// Items taken up again.
+    /// Items recovered.
     pub items: u64,
-    /// Chunks that should have been there and were not, or not whole.
+    /// Chunks that were missing or damaged.
     pub damaged_chunks: u64,
-    /// Items whose newest priority was lost.
+    /// Items whose newest priority was lost. They have their initial one.
     pub damaged_priorities: u64,
-    /// Cursors of lanes that could not be read.
+    /// Lanes whose cursor was damaged.
     pub damaged_lanes: u64,
     /// Items lost because they needed a damaged chunk.
     pub lost_items: u64,
-    /// The totals could not be read.
+    /// The counters could not be read and start at 0.
     pub damaged_state: bool,
 }
 
 impl Recovered {
-    /// Whether everything is as it was left.
+    /// Whether nothing was lost.
     pub fn is_whole(&self) -> bool {
         let Self { damaged_chunks, damaged_priorities, damaged_lanes, lost_items, damaged_state, .. } = *self;
         (damaged_chunks, damaged_priorities, damaged_lanes, lost_items, damaged_state) == (0, 0, 0, 0, false)
@@ -45,7 +45,7 @@ impl Recovered {
 }
 
 impl Store {
-    /// Takes up what the ring holds, slots and marks included.
+    /// Recovers the contents of ring, slots and marks.
     pub(super) fn recover(&mut self, state: Option<State>, damaged_chunks: u64) -> Recovered {
         let damaged_state = state.is_none();
         let state = state.unwrap_or_default();
@@ -57,104 +57,104 @@ impl Store {
             if let Ok(largest) = Priority::try_new(state.largest_priority) {
                 table.raise_largest_priority(largest);
             }
-            table.begin_recovery();
+            table.start_recovery();
         }
-        let doubtful = self.doubtful();
+        let unknown = self.unknown();
         for number in self.log.numbers() {
             let Some(record) = self.log.record(number) else { continue };
             let (lane, header) = (record.lane(), *record.header());
             let count = record.items().len();
             recovered.chunks += 1;
-            self.lanes.take_up(lane, &header);
+            self.lanes.recover_chunk(lane, &header);
             if number > state.newest {
                 self.count_record(number);
             }
             for at in 0..count {
-                let item = self.log.record(number).expect("it was there").items()[at];
-                self.readmit(number, at as u32, &item, &doubtful, &mut recovered);
+                let item = self.log.record(number).expect("the record was found above").items()[at];
+                self.recover_item(number, at as u32, &item, &unknown, &mut recovered);
             }
         }
         recovered.damaged_lanes = self.lanes.recover();
         for table in 0..self.tables.len() {
-            recovered.lost_items += self.tables[table].unclaimed(state.tables[table].next_number);
-            for (&(_, slot), &number) in doubtful.iter().filter(|((of, _), _)| usize::from(*of) == table) {
-                self.tables[table].give_up(slot, number);
+            recovered.lost_items += self.tables[table].count_unrecovered(state.tables[table].next_number);
+            for (&(_, slot), &number) in unknown.iter().filter(|((of, _), _)| usize::from(*of) == table) {
+                self.tables[table].vacate_unrecovered(slot, number);
             }
-            self.tables[table].close_gaps(None);
+            self.tables[table].finish_recovery(None);
             self.shrink_to_capacity(table);
         }
-        self.settle();
+        self.commit();
         recovered
     }
 
-    /// Counts from 0 again, as a new incarnation does whose former life may have counted further.
-    pub fn begin_anew(&mut self, incarnation: u32) {
+    /// Starts a new incarnation: all counters are 0, and former keys become invalid. Needed when data was lost, since
+    /// the former process may have counted further and given out keys that would be given out again.
+    pub fn start_incarnation(&mut self, incarnation: u32) {
         self.incarnation = incarnation;
         self.counters = Counters::default();
         self.tables.iter_mut().for_each(|table| table.counters = TableCounters::default());
         self.write_state();
     }
 
-    /// For each slot that knows less than the ring, the newest item that the ring has for it: the one that counts.
-    fn doubtful(&self) -> HashMap<(u8, u32), u64> {
-        let mut doubtful = HashMap::new();
+    /// For each slot that is damaged or older than the ring, the newest item that the ring has for it. That item
+    /// counts.
+    fn unknown(&self) -> HashMap<(u8, u32), u64> {
+        let mut unknown = HashMap::new();
         for record in self.log.numbers().filter_map(|number| self.log.record(number)) {
-            for item in record.items().iter().filter(|item| self.is_known(item)) {
+            for item in record.items().iter().filter(|item| self.has_slot(item)) {
                 let table = &self.tables[usize::from(item.table)];
-                if table.fate(item.slot, item.number) == Fate::Unknown {
-                    let newest = doubtful.entry((item.table, item.slot)).or_insert(item.number);
+                if table.item_state(item.slot, item.number) == ItemState::Unknown {
+                    let newest = unknown.entry((item.table, item.slot)).or_insert(item.number);
                     *newest = item.number.max(*newest);
                 }
             }
         }
-        doubtful
+        unknown
     }
 
-    /// Whether an item's table and slot are there at all.
-    fn is_known(&self, item: &ItemRecord) -> bool {
+    /// Whether an item's table and slot exist.
+    fn has_slot(&self, item: &ItemRecord) -> bool {
         self.tables.get(usize::from(item.table)).is_some_and(|table| (item.slot as usize) < table.slots_len())
     }
 
-    fn readmit(
+    fn recover_item(
         &mut self,
         chunk: u64,
         at: u32,
         item: &ItemRecord,
-        doubtful: &HashMap<(u8, u32), u64>,
+        unknown: &HashMap<(u8, u32), u64>,
         recovered: &mut Recovered,
     ) {
-        if !self.is_known(item) {
+        if !self.has_slot(item) {
             return;
         }
         let table = usize::from(item.table);
         self.tables[table].next_number = self.tables[table].next_number.max(item.number + 1);
-        let newer = doubtful.get(&(item.table, item.slot)).is_some_and(|&newest| newest != item.number);
-        let lost = match self.tables[table].fate(item.slot, item.number) {
+        let newer = unknown.get(&(item.table, item.slot)).is_some_and(|&newest| newest != item.number);
+        let lost = match self.tables[table].item_state(item.slot, item.number) {
             _ if newer => return,
-            Fate::Gone => return,
-            Fate::Kept => None,
-            Fate::Unknown => {
-                Some(Priority::try_new(item.priority).expect("records with others are not sound"))
-            }
+            ItemState::Removed => return,
+            ItemState::Stored => None,
+            ItemState::Unknown => Some(Priority::try_new(item.priority).expect("checked with the record")),
         };
-        if !self.is_complete(chunk, item) || !self.tables[table].can_readmit(item.slot, item.number) {
-            // A slot that knows of the item is counted with those that nobody claims. Of one that does not, the item
-            // has gone with its chunks, unless one of those is damaged.
+        if !self.is_complete(chunk, item) || !self.tables[table].can_recover(item.slot, item.number) {
+            // An item that its slot still names is counted by `count_unrecovered`. Otherwise the item was reclaimed
+            // with its chunks, unless some chunk is damaged.
             recovered.lost_items += u64::from(lost.is_some() && recovered.damaged_chunks > 0);
             return;
         }
         recovered.damaged_priorities += u64::from(lost.is_some());
-        self.tables[table].readmit(item.slot, item.number, Origin { chunk, at }, lost);
+        self.tables[table].recover_item(item.slot, item.number, Origin { chunk, at }, lost);
         for_needed(&mut self.log, chunk, item, |needed| *needed += 1);
         recovered.items += 1;
     }
 
-    /// Whether all that an item needs is there, and is what an item is made of.
+    /// Whether all steps that an item needs are stored, and form a valid item.
     fn is_complete(&self, chunk: u64, item: &ItemRecord) -> bool {
         let kind = |step: u64| self.log.step(chunk, step).map(StepRecord::kind);
         let inside = |step: u64| match kind(step) {
-            Some(Kind::Acts) => true,
-            Some(Kind::Ends) => step + 1 == item.last(),
+            Some(StepKind::Acts) => true,
+            Some(StepKind::Ends) => step + 1 == item.last(),
             _ => false,
         };
         let before = self.log.step(chunk, item.first).map(|step| usize::from(step.since_start));
@@ -168,9 +168,9 @@ impl Store {
             && (item.first..item.last()).all(inside)
     }
 
-    /// Counts a chunk that was stored just before the end of the former life.
+    /// Counts a chunk that was stored after the state was last written.
     fn count_record(&mut self, number: u64) {
-        let record: Record<'_> = self.log.record(number).expect("it was there");
+        let record: Record<'_> = self.log.record(number).expect("the record was found above");
         self.counters.chunks += 1;
         self.counters.steps += record.steps().len() as u64;
         self.counters.actions += record.steps().iter().filter(|step| step.taken().is_some()).count() as u64;

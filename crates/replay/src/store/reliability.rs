@@ -1,9 +1,10 @@
-//! How much of an episode's error is resolved behind an item: by this ReaPER weighs |TD|.
+//! The reliability of an item's target, by which ReaPER weights |TD|: 1 minus the share of its episode's error that
+//! lies after the item.
 //!
-//! A target is as good as the values behind it. While the later transitions of an episode still have large errors, what
-//! an earlier one is told to become is not worth much; ReaPER (Pleiss et al., 2025) replays it the more, the smaller the
-//! share of the episode's error that lies after it. Nothing is kept for that: the items of an episode lie in the ring in
-//! the order of its steps, so their errors are read off their priorities when someone asks.
+//! A target is only as good as the values it is bootstrapped from. While later transitions of an episode have large
+//! errors, the target of an earlier one cannot be trusted. ReaPER (Pleiss et al., 2025) replays a transition more often
+//! the smaller the share of the episode's error after it. This needs no extra state: the items of an episode are in the
+//! ring in the order of its steps, so their errors are read from their priorities on request.
 
 use std::ops::Range;
 
@@ -12,27 +13,26 @@ use crate::key::ItemKey;
 use crate::store::Store;
 use crate::store::table::Origin;
 
-/// Steps looked at before and after an item: the longest Atari game has 27,000. Of a longer episode the part around the
-/// item counts.
+/// The most steps scanned before and after an item. The longest Atari game has 27,000. Of a longer episode only the
+/// part around the item counts.
 const STEPS_MAX: u64 = 32_768;
 
-/// The errors of one episode's items, as they were when it was looked at.
+/// The errors of one episode's items at the time of the scan.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Episode {
+pub struct EpisodeErrors {
     lane: LaneKey,
     steps: Range<u64>,
-    /// First step of each item, in order, with the sum of its error and all later ones.
+    /// For each item, in order: its first step, and the sum of its error and all later ones.
     errors: Vec<(u64, f64)>,
 }
 
-impl Episode {
-    /// Whether an item of this lane that begins at this step is one of the episode.
+impl EpisodeErrors {
+    /// Whether the episode contains an item of this lane that starts at this step.
     pub fn holds(&self, lane: LaneKey, first: u64) -> bool {
         self.lane == lane && self.steps.contains(&first)
     }
 
-    /// 1 less the share of the episode's error that lies after the items that begin at a step, from 0 to 1. 1 if there is
-    /// no error at all.
+    /// 1 minus the share of the episode's error after the items that start at this step. 1 if the total error is 0.
     pub fn reliability(&self, first: u64) -> f64 {
         let after = self.errors.partition_point(|(begin, _)| *begin <= first);
         let sum = |at: usize| self.errors.get(at).map_or(0.0, |(_, sum)| *sum);
@@ -41,11 +41,12 @@ impl Episode {
 }
 
 impl Store {
-    /// The episode in which an item began, as far as it is stored. `None` for an item that has left.
+    /// The errors of the episode in which an item starts, as far as it is stored. `None` if the item is no longer
+    /// stored.
     ///
-    /// Its errors are the priorities, as they are now, of those items of the same table that began in it and are still
-    /// there. Costs a look at every step and item of the episode.
-    pub fn episode(&self, table: usize, key: ItemKey) -> Option<Episode> {
+    /// The errors are the current priorities of the stored items of the same table that start in the episode. Scans
+    /// every step and item of the episode.
+    pub fn episode(&self, table: usize, key: ItemKey) -> Option<EpisodeErrors> {
         let items = &self.tables[table];
         let slot = items.find(self.incarnation, key)?;
         let Origin { chunk, at } = items.origin(slot);
@@ -55,7 +56,7 @@ impl Store {
         let (mut errors, mut end) = (Vec::new(), first.saturating_add(STEPS_MAX));
         while let Some(record) = self.log.record(chunk) {
             let begins = record.header().first_step;
-            // Whatever began in this episode is complete, and so recorded, at most 255 steps after its end.
+            // An item has at most 255 steps, so later chunks contain no items that start in this episode.
             if begins > end.saturating_add(u8::MAX.into()) {
                 break;
             }
@@ -77,10 +78,10 @@ impl Store {
             sum += *error;
             *error = sum;
         }
-        Some(Episode { lane, steps: start..end, errors })
+        Some(EpisodeErrors { lane, steps: start..end, errors })
     }
 
-    /// Where the episode of a step of this chunk began, as far as it is stored, and in which chunk.
+    /// The first stored step of the episode of a step in this chunk, and the chunk that contains it.
     fn episode_start(&self, chunk: u64, step: u64) -> (u64, u64) {
         let (mut chunk, mut start) = (chunk, step);
         while let Some(record) = self.log.record(chunk) {

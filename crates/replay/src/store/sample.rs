@@ -1,4 +1,4 @@
-//! How items are drawn, and draws taken back.
+//! Samples items, and undoes draws that were not delivered.
 
 use rand::Rng;
 
@@ -10,8 +10,8 @@ use crate::store::item::ItemView;
 use crate::store::table::Origin;
 
 impl Store {
-    /// Draws `count` items of a table with replacement, by its sampler, at [`points`] of its mass. The same store and the
-    /// same state of `rng` give the same draws.
+    /// Samples `count` items of a table with replacement, by its sampler, at random [`points`]. Deterministic in the
+    /// store and the state of `rng`.
     pub fn sample(
         &mut self,
         table: usize,
@@ -25,8 +25,9 @@ impl Store {
         Ok(draws)
     }
 
-    /// Draws the items of a table that lie at these points of its mass, each from 0 to 1, and shows each to
-    /// `visit`. An item that is used up by it goes afterwards; if none are left, there are fewer draws than points.
+    /// Samples the items of a table at these points, which are fractions of its mass from 0 to 1, and passes each to
+    /// `visit`. Afterwards removes an item that has reached `max_times_sampled`. If no items are left, gives fewer
+    /// draws than points.
     pub fn sample_at(
         &mut self,
         table: usize,
@@ -40,8 +41,8 @@ impl Store {
         .map(drop)
     }
 
-    /// The same until `take` does not take an item: that one and what would have followed are not drawn. Says whether all
-    /// were taken.
+    /// Like [`Self::sample_at`], but stops when `take` returns false. Its item and all following ones do not count as
+    /// sampled. Returns whether all were taken.
     pub fn sample_while(
         &mut self,
         table: usize,
@@ -61,7 +62,7 @@ impl Store {
                 Some(drawn) => Some(drawn[index]),
                 None => self.tables[table].draw(point),
             };
-            // Later on, the items with mass may have been used up.
+            // Earlier draws may have removed the last item with mass.
             let Some((slot, probability)) = drawn else { break };
             self.prefetch(table, together.as_deref().unwrap_or_default(), index);
             let times_sampled = self.tables[table].times_sampled(slot).saturating_add(1);
@@ -75,18 +76,18 @@ impl Store {
             let most = self.tables[table].options().max_times_sampled;
             self.tables[table].counters.samples += 1;
             if most > 0 && times_sampled >= most {
-                self.vacate(table, slot);
+                self.remove_item(table, slot);
                 self.tables[table].counters.used_up += 1;
                 self.tables[table].apply_changes();
             }
         }
-        self.settle();
+        self.commit();
         Ok(taken)
     }
 
-    /// Takes back draws that nobody was given, one for each time that an item is named. Items no longer there are passed
-    /// over: what was used up stays so.
-    pub fn take_back(&mut self, table: usize, keys: impl IntoIterator<Item = ItemKey>) {
+    /// Undoes the sample counts of draws that were never delivered, one for each occurrence of a key. Skips items that
+    /// are no longer stored: an item removed after `max_times_sampled` stays removed.
+    pub fn undo_draws(&mut self, table: usize, keys: impl IntoIterator<Item = ItemKey>) {
         let incarnation = self.incarnation;
         let table = &mut self.tables[table];
         for key in keys {
@@ -94,10 +95,10 @@ impl Store {
             table.count_sampled(slot, table.times_sampled(slot).saturating_sub(1));
             table.counters.samples = table.counters.samples.saturating_sub(1);
         }
-        self.settle();
+        self.commit();
     }
 
-    /// What items drawn later need is fetched meanwhile: where they come from, then what lies there.
+    /// Prefetches for later draws: first the slot of an item, some draws later its record.
     fn prefetch(&self, table: usize, drawn: &[(u32, f64)], index: usize) {
         let table = &self.tables[table];
         if let Some(&(slot, _)) = drawn.get(index + 16) {

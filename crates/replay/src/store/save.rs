@@ -1,13 +1,12 @@
-//! A store to bytes and back.
+//! Writes a store to a stream, and reads it back.
 //!
-//! A loaded store behaves bit for bit as the saved one would have: it draws the same items, forgets
-//! the same chunks, gives the same keys and goes on with the same counters. Sum trees are not saved, being
-//! functions of their leaves. The stream is checksummed ([`crate::blocks`]) and each record is judged as one
-//! found in a file would be, so a damaged or foreign stream is an error before it is a store.
+//! A loaded store behaves bit for bit like the saved one: it samples the same items, reclaims the same chunks, gives
+//! out the same keys and continues the same counters. Sum trees are not saved, since they are functions of their
+//! leaves. The stream is checksummed ([`crate::blocks`]), and each record is validated as in recovery. So a damaged or
+//! foreign stream is an error and never a store.
 //!
-//! Saving can be done piece by piece while others change the store in between. What is saved then is the store
-//! at the moment when its first piece was written, less what has gone since. So there is an end to it, however fast
-//! others write.
+//! A store can be saved piece by piece while it changes. The save then holds what was stored when the first piece was
+//! written, less what was removed before it was reached. So a save ends, however fast others write.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -23,13 +22,13 @@ use crate::store::state::State;
 use crate::store::table::Table;
 use crate::store::{Recovered, Store, slots_file};
 
-/// First bytes of a save. The last one is the version of the format.
+/// First bytes of a save. The last byte is the version of the format.
 const MAGIC: [u8; 8] = *b"quivrep\x03";
 
-/// What a record begins with.
+/// Size of the salt at the start of a record.
 const SALT_BYTES: usize = size_of::<u64>();
 
-/// Bytes of slots that are written at a time.
+/// The most bytes of slots in one piece.
 const SLOTS_PIECE: usize = 240 << 10;
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -37,11 +36,11 @@ struct Head {
     options: StoreOptions,
 }
 
-/// A save that is under way.
+/// A save in progress.
 pub struct Saving<W: Write> {
     out: BlockWriter<W>,
     stage: Stage,
-    /// As it was at the beginning.
+    /// The state when the save began.
     state: State,
 }
 
@@ -49,19 +48,19 @@ enum Stage {
     Head,
     /// The next chunk to be written.
     Chunks(u64),
-    /// The table and where in its slots.
+    /// The table, and the offset in its slots.
     Slots(usize, usize),
     Marks,
 }
 
 impl<W: Write> Saving<W> {
-    /// Begins to write to `out`.
+    /// Starts a save to `out`.
     pub fn new(mut out: W) -> io::Result<Self> {
         out.write_all(&MAGIC)?;
         Ok(Self { out: BlockWriter::new(out), stage: Stage::Head, state: State::default() })
     }
 
-    /// Writes some more, about as many bytes as this, and says whether there is more to write.
+    /// Writes about this many bytes, and returns whether there is more to write.
     pub fn write_some(&mut self, store: &Store, bytes: usize) -> io::Result<bool> {
         let mut written = 0;
         while written < bytes.max(1) {
@@ -72,7 +71,7 @@ impl<W: Write> Saving<W> {
                     self.stage = Stage::Chunks(store.log.numbers().start);
                 }
                 Stage::Chunks(number) => {
-                    // What was not reached in time has gone.
+                    // Chunks reclaimed before they were reached are not part of the save.
                     let oldest = store.log.numbers().start;
                     let number = number.max(oldest);
                     if number > self.state.newest {
@@ -82,13 +81,13 @@ impl<W: Write> Saving<W> {
                         self.stage = Stage::Slots(0, 0);
                         continue;
                     }
-                    if let (Some(record), Some(place)) =
-                        (store.log.record(number), store.log.place_of(number))
+                    if let (Some(record), Some(offset)) =
+                        (store.log.record(number), store.log.offset_of(number))
                     {
                         let record = record.as_bytes();
                         self.out.write_all(&(record.len() as u32).to_le_bytes())?;
-                        self.out.write_all(&(place as u64).to_le_bytes())?;
-                        // Without the salt, which is nobody else's business.
+                        self.out.write_all(&(offset as u64).to_le_bytes())?;
+                        // Zeros in place of the salt, which is a secret.
                         self.out.write_all(&[0; SALT_BYTES])?;
                         self.out.write_all(&record[SALT_BYTES..])?;
                         written += record.len();
@@ -126,24 +125,24 @@ impl<W: Write> Saving<W> {
         Ok(true)
     }
 
-    /// What was written so far is handed over, for a sink that is read in between.
+    /// The output, to be drained between pieces.
     pub fn sink(&mut self) -> &mut W {
         self.out.inner()
     }
 }
 
 impl Store {
-    /// Writes the whole store. `out` gets blocks of 64 KiB. Takes no memory to speak of.
+    /// Writes the whole store, in blocks of 64 KiB and with little memory.
     pub fn save(&self, out: &mut impl Write) -> io::Result<()> {
         let mut saving = Saving::new(out)?;
         while saving.write_some(self, usize::MAX)? {}
         Ok(())
     }
 
-    /// Reads a store that [`Store::save`] wrote, into the memory of this process.
+    /// Reads a store that [`Store::save`] wrote into the memory of this process.
     ///
-    /// Sizes and samplers must be those of the saved store. If keys may have been given out after the save, give
-    /// a new `incarnation`, so that they don't come to mean other items.
+    /// Sizes and samplers must equal those of the saved store. If keys may have been given out after the save, pass a
+    /// new `incarnation`, so that those keys do not refer to other items.
     pub fn load(options: StoreOptions, incarnation: u32, input: &mut impl Read) -> Result<Store, LoadError> {
         let mut input = begin(input)?;
         let head: Head = get(&mut input)?;
@@ -151,12 +150,12 @@ impl Store {
         let store = Store::new(options, incarnation)?;
         let (store, recovered) = store.fill(&mut input)?;
         if !recovered.is_whole() {
-            return Err(LoadError::Damaged("it does not fit together"));
+            return Err(LoadError::Damaged("its parts are inconsistent"));
         }
         Ok(store)
     }
 
-    /// Reads a store that was saved while it served, with the saved options, into a home of its own.
+    /// Reads a store that was saved while it served, with the saved options, into a new home.
     pub fn restore(
         incarnation: u32,
         home: Home,
@@ -166,7 +165,7 @@ impl Store {
         let head: Head = get(&mut input)?;
         let (store, _) = Store::open(head.options, incarnation, home)?;
         let (mut store, recovered) = store.fill(&mut input)?;
-        store.begin_anew(incarnation);
+        store.start_incarnation(incarnation);
         Ok((store, recovered))
     }
 
@@ -174,24 +173,24 @@ impl Store {
         let mut bytes = Vec::new();
         while let length @ 1.. = length(input)? {
             if length > self.log.size() || length > record::bytes(1 << 20, 1 << 20, 1 << 30) {
-                return Err(LoadError::Damaged("a chunk's size"));
+                return Err(LoadError::Damaged("invalid size of a chunk"));
             }
-            let mut place = [0; 8];
-            input.read_exact(&mut place)?;
+            let mut offset = [0; 8];
+            input.read_exact(&mut offset)?;
             bytes.resize(length, 0);
             input.read_exact(&mut bytes)?;
-            let place = usize::try_from(u64::from_le_bytes(place));
-            if !place.is_ok_and(|place| self.log.restore(place, &bytes)) {
-                return Err(LoadError::Damaged("a chunk"));
+            let offset = usize::try_from(u64::from_le_bytes(offset));
+            if !offset.is_ok_and(|offset| self.log.restore(offset, &bytes)) {
+                return Err(LoadError::Damaged("invalid chunk"));
             }
         }
         let mut state = [0; size_of::<State>()];
         input.read_exact(&mut state)?;
         let state: State = bytemuck::pod_read_unaligned(&state);
-        if !state.is_sound() {
-            return Err(LoadError::Damaged("the totals"));
+        if !state.is_valid() {
+            return Err(LoadError::Damaged("invalid counters"));
         }
-        // What went while others were being written.
+        // Chunks that were reclaimed while later ones were being saved.
         self.log.drop_until(state.oldest);
         self.log.skip_to(state.newest + 1);
         let missing = self.log.numbers().start.saturating_sub(state.oldest);
@@ -200,11 +199,11 @@ impl Store {
             let mut at = 0;
             while let length @ 1.. = length(input)? {
                 if length > SLOTS_PIECE {
-                    return Err(LoadError::Damaged("the slots"));
+                    return Err(LoadError::Damaged("invalid slots"));
                 }
                 bytes.resize(length, 0);
                 input.read_exact(&mut bytes)?;
-                // A table that once was larger has more slots than it may have items.
+                // A table that was larger once has more slots than its capacity.
                 let slots = table.slots_len();
                 if at + length > Table::slots_bytes(slots) {
                     let more = Table::slots_bytes(2 * slots).max((at + length).next_multiple_of(SLOT));
@@ -212,7 +211,7 @@ impl Store {
                     table.set_capacity(table.options().capacity, Some(larger));
                 }
                 if !table.restore_slots(at, &bytes) {
-                    return Err(LoadError::Damaged("the slots"));
+                    return Err(LoadError::Damaged("invalid slots"));
                 }
                 at += length;
             }
@@ -222,18 +221,19 @@ impl Store {
             let mut mark = [0; MARK];
             input.read_exact(&mut mark)?;
             if !self.lanes.restore_mark(index, &mark) {
-                return Err(LoadError::Damaged("the lanes"));
+                return Err(LoadError::Damaged("invalid lanes"));
             }
         }
         if input.read(&mut [0])? != 0 {
-            return Err(LoadError::Damaged("more bytes than a store"));
+            return Err(LoadError::Damaged("extra bytes after the store"));
         }
         let recovered = self.recover(Some(state), missing);
         for (table, free) in self.tables.iter_mut().zip(free_lists) {
-            // Saved while it served, the list may be newer than the items; then any order will do.
-            table.close_gaps(Some(free));
+            // If the store was saved while it served, the list may be newer than the items and is ignored. Any order is
+            // valid.
+            table.finish_recovery(Some(free));
         }
-        self.settle();
+        self.commit();
         Ok((self, recovered))
     }
 }
@@ -280,39 +280,31 @@ fn put(out: &mut BlockWriter<impl Write>, value: &impl Serialize) -> io::Result<
 }
 
 fn get<T: DeserializeOwned>(input: &mut BlockReader<impl Read>) -> Result<T, LoadError> {
-    // Names are the longest that is read in one piece.
+    // The buffer bounds strings and byte arrays. Names are the longest of them.
     match postcard::from_io((&mut *input, &mut [0; 1024])) {
         Ok((value, _)) => Ok(value),
-        Err(_) => Err(input.take_failure().map_or(LoadError::Damaged("a record"), LoadError::from)),
+        Err(_) => Err(input.take_failure().map_or(LoadError::Damaged("invalid record"), LoadError::from)),
     }
 }
 
 /// Why a save cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// Reading failed.
     #[error("cannot read the saved replay")]
     Io(#[source] io::Error),
-    /// Not a save of a store, or one of another version.
-    #[error("not a saved replay of this version")]
+    #[error("the file is no saved replay, or of another version: use the version of quiver that wrote it")]
     Foreign,
-    /// Cut short, changed, or not made by `save`.
-    #[error("saved replay is damaged ({0}), use an older save")]
+    /// Truncated, changed, or not written by `save`.
+    #[error("the saved replay is damaged ({0}): use an older one")]
     Damaged(&'static str),
-    /// Saved under other options.
-    #[error("saved replay has {name} {saved}, not {given}; set it back or start afresh")]
-    Mismatch {
-        /// Which option.
-        name: String,
-        /// Its value in the save.
-        saved: String,
-        /// Its value now.
-        given: String,
-    },
-    /// The options are wrong in themselves.
+    #[error(
+        "the replay was saved with {name} {saved}, not {given}: set it back, or start with an empty replay"
+    )]
+    Mismatch { name: String, saved: String, given: String },
+    /// The options are invalid.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// There is no place for it.
+    /// The home cannot hold the store.
     #[error(transparent)]
     Home(#[from] HomeError),
 }
@@ -320,7 +312,7 @@ pub enum LoadError {
 impl From<io::Error> for LoadError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            ErrorKind::UnexpectedEof => LoadError::Damaged("it is cut short"),
+            ErrorKind::UnexpectedEof => LoadError::Damaged("it is truncated"),
             ErrorKind::InvalidData => LoadError::Damaged("a checksum does not match"),
             _ => LoadError::Io(error),
         }

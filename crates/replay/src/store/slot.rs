@@ -1,16 +1,16 @@
-//! What of an item changes, as it survives a crash.
+//! The mutable part of an item, in a form that survives a crash.
 
 use bytemuck::{Pod, Zeroable};
 use value::priority::Priority;
 
-/// What stands for the priority in a slot without an item.
+/// The priority of a slot without an item.
 const VACANT: f64 = -1.0;
 
-/// What of an item changes: 24 bytes.
+/// The mutable part of an item: 24 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 pub(crate) struct Slot {
-    /// Of the item that is there, or was.
+    /// Number of the current item, or of the last one if the slot is vacant.
     pub number: u64,
     pub priority: f64,
     pub times_sampled: u32,
@@ -30,7 +30,7 @@ impl Slot {
         crc32c::crc32c(&bytemuck::bytes_of(self)[..SLOT - 4])
     }
 
-    /// The item of this number has left, and so have all before it.
+    /// A vacant slot, from which this item and all items before it were removed.
     pub fn vacant(number: u64) -> Self {
         Self::new(number, VACANT, 0)
     }
@@ -39,13 +39,13 @@ impl Slot {
         self.priority == VACANT
     }
 
-    /// Whether it holds the item of this number, with this priority.
+    /// Whether the slot has this item, with this priority.
     pub fn is(&self, number: u64, priority: f64) -> bool {
         self.number == number && self.priority == priority
     }
 
-    /// Whether it can be believed. One that was never written has no item.
-    pub fn is_sound(&self) -> bool {
+    /// Whether the slot is intact. A slot that was never written is not.
+    pub fn is_valid(&self) -> bool {
         self.checksum == self.computed() && (self.is_vacant() || Priority::try_new(self.priority).is_ok())
     }
 }

@@ -1,7 +1,7 @@
-//! What of a store is neither a chunk nor an item: a few numbers that change with every call.
+//! The state of a store beside chunks and items: a few numbers that change with every call.
 //!
-//! Two copies, written by turns, each with a checksum: a process that dies in the middle of one leaves the
-//! other.
+//! Two copies, written alternately, each with a checksum. A process that dies while it writes one leaves the other
+//! intact.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -23,13 +23,13 @@ pub(crate) struct TableState {
 pub(crate) struct State {
     /// Grows with every write; 0 before the first.
     pub serial: u64,
-    /// Whose totals these are.
+    /// The incarnation that the counters belong to.
     pub incarnation: u64,
-    /// The oldest chunk that counts. Anything older may be half overwritten.
+    /// The oldest valid chunk. Older ones may be partly overwritten.
     pub oldest: u64,
-    /// The newest chunk that the rest of the state knows of.
+    /// The newest chunk that the rest of the state includes.
     pub newest: u64,
-    /// Chunks between them that are known to be lost.
+    /// Number of chunks between them that are known to be lost.
     pub lost: u64,
     pub counters: Counters,
     pub tables: [TableState; TABLES_MAX],
@@ -37,9 +37,9 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Whether it is as it was written, by us: nothing in it is further than anyone counts, so that adding to it can't
-    /// overflow, and no chunk counts that is yet to come.
-    pub fn is_sound(&self) -> bool {
+    /// Whether the state is intact and plausible: no number is so large that adding to it could overflow, and no future
+    /// chunk counts as stored.
+    pub fn is_valid(&self) -> bool {
         let totals: [u64; size_of::<Counters>() / 8] = bytemuck::cast(self.counters);
         let of_table = |table: &TableState| {
             let totals: [u64; size_of::<TableCounters>() / 8] = bytemuck::cast(table.counters);
@@ -53,7 +53,7 @@ impl State {
             && self.oldest <= self.newest + 1
     }
 
-    /// The same with totals of 0, if they are another incarnation's.
+    /// Sets the counters to 0 if they belong to another incarnation.
     pub fn of_incarnation(mut self, incarnation: u32) -> Self {
         if self.incarnation != u64::from(incarnation) {
             self.counters = Counters::default();
@@ -62,7 +62,7 @@ impl State {
         self
     }
 
-    /// The same under another serial.
+    /// The same state with another serial and a matching checksum.
     pub fn with_serial(self, serial: u64) -> Self {
         let mut state = Self { serial, ..self };
         state.checksum = checksum(&state);
@@ -87,10 +87,10 @@ impl StatePage {
         page
     }
 
-    /// The newest state that is whole.
+    /// The newest intact copy.
     pub fn read(&self) -> Option<State> {
         let copies = [0, COPY_BYTES].map(|at| *bytemuck::from_bytes::<State>(&self.memory[at..at + STATE]));
-        copies.into_iter().filter(State::is_sound).max_by_key(|copy| copy.serial)
+        copies.into_iter().filter(State::is_valid).max_by_key(|copy| copy.serial)
     }
 
     pub fn write(&mut self, state: State) {
@@ -124,12 +124,12 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_nobody_can_have_reached_is_none() {
-        let sound = |state: State, serial| state.with_serial(serial).is_sound();
+    fn an_implausible_state_is_invalid() {
+        let valid = |state: State, serial| state.with_serial(serial).is_valid();
         let state = State { oldest: 5, newest: 4, ..State::default() };
-        assert!(sound(state, 1));
-        assert!(!sound(state, 0) && !sound(state, u64::MAX));
-        assert!(!sound(State { newest: 3, ..state }, 1));
-        assert!(!sound(State { newest: NUMBER_MAX, ..state }, 1));
+        assert!(valid(state, 1));
+        assert!(!valid(state, 0) && !valid(state, u64::MAX));
+        assert!(!valid(State { newest: 3, ..state }, 1));
+        assert!(!valid(State { newest: NUMBER_MAX, ..state }, 1));
     }
 }

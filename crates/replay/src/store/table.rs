@@ -1,8 +1,8 @@
 //! A table: items over stored steps, with a sampler and a remover.
 //!
-//! An item is where it is needed: its frames and steps in the ring, what changes (priority, times sampled) in
-//! a *slot* that survives a crash, and how to get from one to the other in memory. Items of a table are
-//! linked from the oldest to the newest, so either end is at hand and any one can leave.
+//! The parts of an item are in three places: frames and steps in the ring, the mutable part (priority, times sampled)
+//! in a *slot* that survives a crash, and the link from the slot to the ring in memory. The items of a table form a
+//! linked list from the oldest to the newest, so both ends are known and any item can be removed in constant time.
 
 use value::priority::Priority;
 
@@ -16,19 +16,20 @@ use crate::sum_tree::SumTree;
 
 mod recovery;
 
-pub(crate) use recovery::Fate;
+pub(crate) use recovery::ItemState;
 
 /// The largest weight of one item. Even 2³² of them add up to a finite sum.
 const WEIGHT_MAX: f64 = 1e280;
 
-/// No slot.
+/// Stands for no slot.
 const NONE: u32 = u32::MAX;
-/// Where an item's record is, and its neighbours in age.
+
+/// An item in the list by age: where its record is, and its neighbours.
 #[derive(Clone, Copy, Debug)]
-struct Place {
-    /// Number of the chunk that completed it.
+struct ItemNode {
+    /// Number of the chunk that completed the item.
     chunk: u64,
-    /// Which of the chunk's items it is.
+    /// Index of the item in the chunk's record.
     at: u32,
     older: u32,
     newer: u32,
@@ -41,15 +42,15 @@ pub(crate) struct Origin {
     pub at: u32,
 }
 
-/// One table of a store, to be looked at.
+/// One table of a store. Its public methods only read.
 pub struct Table {
     options: TableOptions,
     slots: Memory,
-    places: Vec<Place>,
+    nodes: Vec<ItemNode>,
     oldest: u32,
     newest: u32,
     live: usize,
-    /// Slots below `fresh` without an item, the next to be used last.
+    /// Vacant slots below `fresh`. The last one is used next.
     free: Vec<u32>,
     fresh: u32,
     tree: SumTree,
@@ -57,25 +58,25 @@ pub struct Table {
     pub(crate) next_number: u64,
     pub(crate) largest_priority: Priority,
     pub(crate) counters: TableCounters,
-    /// Changes to the tree, gathered over one call and applied as a batch.
+    /// Changes to the tree, collected during one call and applied as a batch.
     changes: Vec<(u32, f64)>,
 }
 
 impl Table {
-    /// Bytes of the slots of so many items.
+    /// Bytes of the slots of `capacity` items.
     pub(crate) fn slots_bytes(capacity: usize) -> usize {
         capacity.saturating_mul(SLOT)
     }
 
-    /// An empty table whose slots are in `slots`, which may hold those of a former life.
+    /// An empty table. `slots` may hold the slots of a former process.
     pub(crate) fn new(options: TableOptions, slots: Memory) -> Result<Self, OptionsError> {
         options.check()?;
-        Self::ask_for(options.capacity)?;
+        Self::check_memory(options.capacity)?;
         let largest_priority = Priority::try_new(options.first_priority).expect("checked with the options");
         let lowest = (options.remover == Remover::LowestPriority).then(Lowest::default);
         Ok(Self {
             tree: SumTree::new(slots.len() / SLOT),
-            places: Vec::with_capacity(options.capacity),
+            nodes: Vec::with_capacity(options.capacity),
             options,
             slots,
             oldest: NONE,
@@ -91,38 +92,37 @@ impl Table {
         })
     }
 
-    /// Whether there is memory for so many items.
-    pub(crate) fn ask_for(capacity: usize) -> Result<(), OptionsError> {
+    /// Checks that there is memory for this many items.
+    pub(crate) fn check_memory(capacity: usize) -> Result<(), OptionsError> {
         reserve(SumTree::bytes_for(capacity))?;
-        reserve(capacity.saturating_mul(size_of::<Place>()))
+        reserve(capacity.saturating_mul(size_of::<ItemNode>()))
     }
 
-    /// How it was set up, with what was changed since.
+    /// The current options.
     pub fn options(&self) -> &TableOptions {
         &self.options
     }
 
-    /// Items that can be drawn.
+    /// Number of stored items.
     pub fn len(&self) -> usize {
         self.live
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.live == 0
     }
 
-    /// What it weighs beside the same table of other shards: the sum of all weights.
+    /// The sum of all weights.
     pub fn mass(&self) -> f64 {
         self.tree.total()
     }
 
-    /// What [`InitialPriority::Largest`](crate::InitialPriority::Largest) means now.
+    /// The current value of [`InitialPriority::Largest`](crate::InitialPriority::Largest).
     pub fn largest_priority(&self) -> Priority {
         self.largest_priority
     }
 
-    /// The chance of one draw to give the item in a slot.
+    /// The probability of the item in a slot in one draw.
     pub fn probability(&self, slot: u32) -> f64 {
         match self.options.sampler {
             Sampler::Proportional | Sampler::Uniform => self.tree.get(slot) / self.tree.total(),
@@ -131,7 +131,6 @@ impl Table {
         }
     }
 
-    /// Totals.
     pub fn counters(&self) -> TableCounters {
         self.counters
     }
@@ -139,14 +138,14 @@ impl Table {
     /// Slots of the items, oldest first.
     pub(crate) fn by_age(&self) -> impl Iterator<Item = u32> + '_ {
         let next = |slot: u32| (slot != NONE).then_some(slot);
-        std::iter::successors(next(self.oldest), move |&slot| next(self.places[slot as usize].newer))
+        std::iter::successors(next(self.oldest), move |&slot| next(self.nodes[slot as usize].newer))
     }
 
     /// Slots of the items, newest first.
     #[cfg(test)]
     pub(crate) fn by_youth(&self) -> impl Iterator<Item = u32> + '_ {
         let next = |slot: u32| (slot != NONE).then_some(slot);
-        std::iter::successors(next(self.newest), move |&slot| next(self.places[slot as usize].older))
+        std::iter::successors(next(self.newest), move |&slot| next(self.nodes[slot as usize].older))
     }
 
     fn slot(&self, slot: u32) -> Slot {
@@ -157,7 +156,7 @@ impl Table {
         bytemuck::cast_slice_mut::<u8, Slot>(&mut self.slots)[slot as usize] = content;
     }
 
-    /// The slot that a key means, if its item is still there.
+    /// The slot of a key, if its item is still stored.
     pub(crate) fn find(&self, incarnation: u32, key: ItemKey) -> Option<u32> {
         (key.incarnation == incarnation && self.holds(key.slot, key.generation)).then_some(key.slot)
     }
@@ -174,29 +173,28 @@ impl Table {
         self.slot(slot).times_sampled
     }
 
-    /// Says that a slot will be looked at soon.
     pub(crate) fn prefetch(&self, slot: u32) {
-        prefetch(&self.places[slot as usize]);
+        prefetch(&self.nodes[slot as usize]);
         prefetch(&bytemuck::cast_slice::<u8, Slot>(&self.slots)[slot as usize]);
     }
 
     pub(crate) fn origin(&self, slot: u32) -> Origin {
-        let Place { chunk, at, .. } = self.places[slot as usize];
+        let ItemNode { chunk, at, .. } = self.nodes[slot as usize];
         Origin { chunk, at }
     }
 
-    /// Whether the item of a number lies in this slot.
+    /// Whether the item with this number is stored in this slot.
     pub(crate) fn holds(&self, slot: u32, number: u64) -> bool {
         slot < self.fresh && self.slot(slot).number == number && !self.slot(slot).is_vacant()
     }
 
-    /// The item that must go before one more comes in, if the table is full.
+    /// The item to evict before the next insert, if the table is full.
     pub(crate) fn victim(&mut self) -> Option<u32> {
-        (self.live >= self.options.capacity).then(|| self.least())?
+        (self.live >= self.options.capacity).then(|| self.next_victim())?
     }
 
-    /// The item that the remover would take next.
-    pub(crate) fn least(&mut self) -> Option<u32> {
+    /// The item that the remover evicts next.
+    pub(crate) fn next_victim(&mut self) -> Option<u32> {
         Some(match self.options.remover {
             _ if self.live == 0 => return None,
             Remover::Fifo => self.oldest,
@@ -209,7 +207,7 @@ impl Table {
         })
     }
 
-    /// Puts a new item into a vacant slot and says which.
+    /// Inserts a new item into a vacant slot, and returns the slot.
     pub(crate) fn push(&mut self, origin: Origin, priority: Priority, times_sampled: u32) -> u32 {
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -220,38 +218,38 @@ impl Table {
         };
         let number = self.next_number;
         self.next_number += 1;
-        self.settle(slot, number, origin, priority, times_sampled);
+        self.insert_at(slot, number, origin, priority, times_sampled);
         slot
     }
 
-    /// Takes up an item of a former life where it lies.
-    fn settle(&mut self, slot: u32, number: u64, origin: Origin, priority: Priority, times_sampled: u32) {
+    /// Inserts an item into this slot, as the newest.
+    fn insert_at(&mut self, slot: u32, number: u64, origin: Origin, priority: Priority, times_sampled: u32) {
         let Origin { chunk, at } = origin;
         self.write_slot(slot, Slot::new(number, priority.get(), times_sampled));
-        let place = Place { chunk, at, older: self.newest, newer: NONE };
-        if self.places.len() <= slot as usize {
-            self.places.resize(slot as usize + 1, Place { chunk: 0, at: 0, older: NONE, newer: NONE });
+        let node = ItemNode { chunk, at, older: self.newest, newer: NONE };
+        if self.nodes.len() <= slot as usize {
+            self.nodes.resize(slot as usize + 1, ItemNode { chunk: 0, at: 0, older: NONE, newer: NONE });
         }
-        self.places[slot as usize] = place;
+        self.nodes[slot as usize] = node;
         match self.newest {
             NONE => self.oldest = slot,
-            newest => self.places[newest as usize].newer = slot,
+            newest => self.nodes[newest as usize].newer = slot,
         }
         self.newest = slot;
         self.live += 1;
-        self.weigh(slot, priority);
+        self.update_weight(slot, priority);
     }
 
-    /// Takes an item out.
-    pub(crate) fn vacate(&mut self, slot: u32) {
-        let Place { older, newer, .. } = self.places[slot as usize];
+    /// Removes the item in a slot.
+    pub(crate) fn remove(&mut self, slot: u32) {
+        let ItemNode { older, newer, .. } = self.nodes[slot as usize];
         match older {
             NONE => self.oldest = newer,
-            older => self.places[older as usize].newer = newer,
+            older => self.nodes[older as usize].newer = newer,
         }
         match newer {
             NONE => self.newest = older,
-            newer => self.places[newer as usize].older = older,
+            newer => self.nodes[newer as usize].older = older,
         }
         self.write_slot(slot, Slot::vacant(self.slot(slot).number));
         self.free.push(slot);
@@ -262,7 +260,7 @@ impl Table {
     pub(crate) fn set_priority(&mut self, slot: u32, priority: Priority) {
         let Slot { number, times_sampled, .. } = self.slot(slot);
         self.write_slot(slot, Slot::new(number, priority.get(), times_sampled));
-        self.weigh(slot, priority);
+        self.update_weight(slot, priority);
     }
 
     pub(crate) fn count_sampled(&mut self, slot: u32, times_sampled: u32) {
@@ -276,17 +274,18 @@ impl Table {
         }
     }
 
-    fn weigh(&mut self, slot: u32, priority: Priority) {
+    /// Queues the weight of a new priority for the tree, and updates the remover.
+    fn update_weight(&mut self, slot: u32, priority: Priority) {
         let weight = self.weight(priority);
         self.changes.push((slot, weight));
         if let Some(lowest) = &mut self.lowest {
             let slots: &[Slot] = bytemuck::cast_slice(&self.slots);
             lowest.push(slot, slots[slot as usize].number, priority);
-            lowest.tidy(self.live, |slot, number, priority| slots[slot as usize].is(number, priority));
+            lowest.compact(self.live, |slot, number, priority| slots[slot as usize].is(number, priority));
         }
     }
 
-    /// What an item of this priority weighs.
+    /// The sampling weight of a priority.
     fn weight(&self, priority: Priority) -> f64 {
         match self.options.sampler {
             Sampler::Proportional => {
@@ -297,12 +296,12 @@ impl Table {
         }
     }
 
-    /// Lets the sampler know of all that has changed.
+    /// Applies the collected changes to the tree.
     pub(crate) fn apply_changes(&mut self) {
         self.tree.set_many(self.changes.drain(..));
     }
 
-    /// The slot at a fraction of the mass from 0 to 1, and its exact probability. `None` without mass.
+    /// The slot at a fraction of the mass, from 0 to 1, and its exact probability. `None` if the mass is 0.
     pub(crate) fn draw(&self, fraction: f64) -> Option<(u32, f64)> {
         match self.options.sampler {
             Sampler::Proportional | Sampler::Uniform => {
@@ -315,7 +314,7 @@ impl Table {
         }
     }
 
-    /// [`Table::draw`] at all of these fractions, faster, if there is mass and no draw takes an item away.
+    /// [`Table::draw`] at all of these fractions, but faster. `None` if the mass is 0 or a draw may remove an item.
     pub(crate) fn draw_together(&self, fractions: &[f64]) -> Option<Vec<(u32, f64)>> {
         let by_mass = matches!(self.options.sampler, Sampler::Proportional | Sampler::Uniform);
         if !by_mass || self.options.max_times_sampled > 0 {
@@ -338,7 +337,7 @@ impl Table {
         Ok(())
     }
 
-    /// Makes the capacity known. If it grows, `slots` is larger memory with the same beginning.
+    /// Sets the capacity. If it grows, `slots` is larger memory with the same beginning.
     pub(crate) fn set_capacity(&mut self, capacity: usize, slots: Option<Memory>) {
         if let Some(slots) = slots {
             self.slots = slots;
@@ -349,15 +348,15 @@ impl Table {
             self.tree = SumTree::new(leaves);
             self.rebuild();
         }
-        self.places.reserve(capacity.saturating_sub(self.places.len()));
+        self.nodes.reserve(capacity.saturating_sub(self.nodes.len()));
     }
 
-    /// Slots that there are, the vacant ones included.
+    /// Number of slots, including vacant ones.
     pub(crate) fn slots_len(&self) -> usize {
         self.slots.len() / SLOT
     }
 
-    /// Gives every leaf of the tree its weight anew.
+    /// Recomputes the weight of every leaf of the tree.
     pub(crate) fn rebuild(&mut self) {
         self.changes.clear();
         let mut tree = std::mem::replace(&mut self.tree, SumTree::new(0));
@@ -368,17 +367,17 @@ impl Table {
         self.tree = tree;
     }
 
-    /// The slots in use, as bytes, and the vacant ones among them.
+    /// The bytes of all slots that were ever used, and the list of vacant ones among them.
     pub(crate) fn saved(&self) -> (&[u8], &[u32]) {
         (&self.slots[..self.fresh as usize * SLOT], &self.free)
     }
 
-    /// Slots as they were saved, for [`Table::begin_recovery`] to find.
+    /// Restores saved slots for [`Table::start_recovery`]. Returns false if they do not fit.
     pub(crate) fn restore_slots(&mut self, at: usize, slots: &[u8]) -> bool {
-        let Some(place) = self.slots.get_mut(at..).and_then(|rest| rest.get_mut(..slots.len())) else {
+        let Some(target) = self.slots.get_mut(at..).and_then(|rest| rest.get_mut(..slots.len())) else {
             return false;
         };
-        place.copy_from_slice(slots);
+        target.copy_from_slice(slots);
         true
     }
 
@@ -392,11 +391,11 @@ impl Table {
     }
 }
 
-/// Asks for memory and gives it back, so that a size out of reach is an error and not an abort.
+/// Allocates memory and frees it, so that an impossible size is an error here and not an abort later.
 fn reserve(bytes: usize) -> Result<(), OptionsError> {
     let mut trial = Vec::<u8>::new();
     trial.try_reserve_exact(bytes).map_err(|_| OptionsError::Memory { bytes })?;
-    // Without this the optimiser may drop an allocation that nobody looks at.
+    // Without this the optimiser may remove the unused allocation.
     std::hint::black_box(&mut trial);
     Ok(())
 }

@@ -496,7 +496,7 @@ fn a_lane_whose_chunks_are_all_gone_still_refuses_duplicates_after_a_restart() {
         assert!(store.insert(&five(0)).unwrap().duplicate && store.insert(&five(1)).unwrap().duplicate);
         assert!(store.insert(&other(8)).unwrap().duplicate);
     }
-    // It goes on where it was, but for the frames: the item at 9 and the stacks of the next three need some.
+    // It resumes where it was, except for the frames: the item at 9 and the stacks of the next three need some.
     let inserted = store.insert(&five(2)).unwrap();
     assert_eq!((inserted.chunks_lost, inserted.items, inserted.items_without_frames), (0, 1, 4));
 }
@@ -543,7 +543,7 @@ fn another_incarnation_counts_from_nothing_and_keeps_the_items() {
     assert!(store.item(0, key).is_none());
     assert_eq!(store.newest(0, 1)[0], ItemKey { incarnation: 8, ..key });
     assert!(store.insert(&five(2)).unwrap().duplicate);
-    store.begin_anew(9);
+    store.start_incarnation(9);
     assert_eq!((store.counters().duplicate_chunks, store.incarnation()), (0, 9));
     assert_eq!(firsts(&store, 0), (0..14).collect::<Vec<_>>());
 }
@@ -572,7 +572,7 @@ fn a_frame_that_looks_like_a_record_is_not_found() {
     };
     let (store, recovered) = open(SALT ^ 1);
     assert_eq!((store.chunks(), recovered.chunks, recovered.damaged_chunks), (0, 0, 1));
-    // Whoever knows the secret could.
+    // A writer that knows the secret could.
     assert_eq!(open(SALT).1.chunks, 1);
 }
 
@@ -650,18 +650,18 @@ fn a_look_counts_everything_once() {
         ))
         .unwrap();
     drawn(&mut store, 0, 3);
-    let look = store.look(0, 2);
-    assert_eq!(look.top.iter().map(|key| key.generation).collect::<Vec<_>>(), [3, 2]);
-    let bucket = |bound: f64| look.priorities.bounds.iter().position(|&at| at == bound).unwrap();
-    let counts = &look.priorities.counts;
-    assert_eq!(counts.len(), look.priorities.bounds.len());
+    let inspection = store.inspect(0, 2);
+    assert_eq!(inspection.top.iter().map(|key| key.generation).collect::<Vec<_>>(), [3, 2]);
+    let bucket = |bound: f64| inspection.priorities.bounds.iter().position(|&at| at == bound).unwrap();
+    let counts = &inspection.priorities.counts;
+    assert_eq!(counts.len(), inspection.priorities.bounds.len());
     assert_eq!((counts[0], counts[bucket(1.0)], counts[bucket(2.0)]), (1, 1, 1));
     assert_eq!((counts.last(), counts.iter().sum::<u64>()), (Some(&1), 4));
     // Ages 3, 2, 1 and 0; the draws all were of the largest.
-    assert_eq!(look.ages.counts[..4], [1, 1, 2, 0]);
-    assert_eq!((look.times_sampled.counts[0], look.times_sampled.counts[2]), (3, 1));
-    assert_eq!(store.look(0, 100).top.len(), 4);
-    assert_eq!(store.look(0, 0).top, []);
+    assert_eq!(inspection.ages.counts[..4], [1, 1, 2, 0]);
+    assert_eq!((inspection.times_sampled.counts[0], inspection.times_sampled.counts[2]), (3, 1));
+    assert_eq!(store.inspect(0, 100).top.len(), 4);
+    assert_eq!(store.inspect(0, 0).top, []);
 }
 
 /// 120,000 draws of 30 items, with holes that reclaim made. 29 degrees of freedom: 58.3 is
@@ -735,12 +735,12 @@ fn options_that_cannot_work_are_refused() {
 
 #[test]
 fn names_of_samplers_and_removers_are_read_back() {
-    for sampler in [Sampler::Proportional, Sampler::Uniform, Sampler::Fifo, Sampler::Lifo] {
+    for sampler in Sampler::ALL {
         assert_eq!(sampler.name().parse(), Ok(sampler));
     }
-    for remover in [Remover::Fifo, Remover::Lifo, Remover::LowestPriority] {
+    for remover in Remover::ALL {
         assert_eq!(remover.name().parse(), Ok(remover));
     }
     let error = "best".parse::<Sampler>().unwrap_err().to_string();
-    assert_eq!(error, "unknown sampler \"best\", use proportional, uniform, fifo or lifo");
+    assert_eq!(error, "unknown sampler \"best\", use one of: proportional, uniform, fifo, lifo");
 }

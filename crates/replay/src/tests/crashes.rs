@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::contents::{Item, contents};
 use super::writer::LaneWriter;
-use crate::store::directory::{DirectoryError, FORMAT, Holds, Slot, parse};
+use crate::store::directory::{DirectoryError, DirectorySlot, FORMAT, StoreManifest, parse};
 use crate::store::lanes::LANES_MAX;
 use crate::store::record::{ItemRecord, Record};
 use crate::store::{Home, HomeError, Recovered};
@@ -459,7 +459,7 @@ fn torn(torn: Torn, before: &Files, after: &Files, rng: &mut ChaCha8Rng) -> File
 /// is there now, nothing is there twice, and a chunk that was not acknowledged can be sent again.
 #[test]
 fn a_process_that_dies_loses_nothing_it_acknowledged() {
-    let mut told = BTreeMap::new();
+    let mut found = BTreeMap::new();
     for seed in seeds(16) {
         let mut world = World::new(100 + seed);
         world.run(150 + seed as usize % 50);
@@ -490,7 +490,7 @@ fn a_process_that_dies_loses_nothing_it_acknowledged() {
                     assert_eq!(world.store().insert(chunk).unwrap().duplicate, whole, "{story}");
                     assert!(world.store().insert(chunk).unwrap().duplicate);
                     world.check();
-                    *told.entry(format!("{kind:?}")).or_insert(0) += 1;
+                    *found.entry(format!("{kind:?}")).or_insert(0) += 1;
                 }
                 world.go_on(5);
                 (world.writers, world.past) = (writers.clone(), past.clone());
@@ -499,7 +499,7 @@ fn a_process_that_dies_loses_nothing_it_acknowledged() {
             world.open(&after);
         }
     }
-    assert!(told.len() == 4 && told.values().all(|times| *times > 60), "{told:?}");
+    assert!(found.len() == 4 && found.values().all(|times| *times > 60), "{found:?}");
 }
 
 /// A mark or a slot is written in several steps, and the process may die between them.
@@ -659,40 +659,42 @@ fn records_left_over_from_before_are_not_mixed_up_with_newer_ones() {
 fn two_shards_take_two_slots_and_a_freed_one_is_taken_again() {
     let directory = TempDir::new().unwrap();
     let data = directory.path().join("not").join("yet");
-    let first = Slot::take(&data).unwrap();
-    let second = Slot::take(&data).unwrap();
+    let first = DirectorySlot::take(&data).unwrap();
+    let second = DirectorySlot::take(&data).unwrap();
     assert_ne!(first.directory(), second.directory());
     assert_ne!(first.identity().id, second.identity().id);
     assert_eq!(first.identity().id.len(), 32);
     let (id, place) = (first.identity().id.clone(), first.directory().to_owned());
     drop(first);
-    let again = Slot::take(&data).unwrap();
+    let again = DirectorySlot::take(&data).unwrap();
     assert_eq!((again.identity().id.as_str(), again.directory()), (id.as_str(), place.as_path()));
-    assert!(again.home().is_none() && again.identity().holds.is_none());
+    assert!(again.home().is_none() && again.identity().manifest.is_none());
 }
 
 #[test]
-fn a_slot_remembers_what_it_holds() {
+fn a_slot_keeps_its_manifest() {
     let directory = TempDir::new().unwrap();
-    let mut slot = Slot::take(directory.path()).unwrap();
-    let holds = Holds::new("run".into(), "zstd".into(), 18, small_options()).unwrap();
-    slot.remember(holds.clone()).unwrap();
-    assert_eq!(slot.identity().holds.as_ref(), Some(&holds));
-    let open = |slot: &Slot| Store::open(small_options(), holds.incarnation, slot.home().unwrap()).unwrap();
+    let mut slot = DirectorySlot::take(directory.path()).unwrap();
+    let manifest = StoreManifest::new("run".into(), "zstd".into(), 18, small_options()).unwrap();
+    slot.save_manifest(manifest.clone()).unwrap();
+    assert_eq!(slot.identity().manifest.as_ref(), Some(&manifest));
+    let open = |slot: &DirectorySlot| {
+        Store::open(small_options(), manifest.incarnation, slot.home().unwrap()).unwrap()
+    };
     let chunk = LaneWriter::new(LaneKey { actor: 0, incarnation: 1, lane: 0 }, 1, 0.5, 2);
     let chunk = { chunk }.chunk(&mut ChaCha8Rng::seed_from_u64(1));
     open(&slot).0.insert(&chunk).unwrap();
     // As long as it does not say that the files are there, they are made anew.
     assert!(!open(&slot).0.insert(&chunk).unwrap().duplicate);
-    slot.made(holds.clone()).unwrap();
+    slot.mark_ready(manifest.clone()).unwrap();
     drop(slot);
-    let slot = Slot::take(directory.path()).unwrap();
-    let found = slot.identity().holds.clone().unwrap();
+    let slot = DirectorySlot::take(directory.path()).unwrap();
+    let found = slot.identity().manifest.clone().unwrap();
     assert_eq!(
         (found.run, found.incarnation, found.options),
-        (holds.run.clone(), holds.incarnation, small_options())
+        (manifest.run.clone(), manifest.incarnation, small_options())
     );
-    assert!(!slot.identity().holds.as_ref().unwrap().is_of_another_boot());
+    assert!(!slot.identity().manifest.as_ref().unwrap().is_of_another_boot());
     let (mut store, recovered) = open(&slot);
     assert!(recovered.is_whole() && recovered.chunks == 1);
     assert!(store.insert(&chunk).unwrap().duplicate);
@@ -705,34 +707,34 @@ fn a_slot_remembers_numbers_to_the_last_bit() {
     let mut options = small_options();
     // As text it has 16 digits, and a parser that rounds carelessly makes another number of them.
     options.tables[0].priority_constant = 0.907_303_832_202_868_9;
-    let holds = Holds::new("run".into(), "zstd".into(), 18, options.clone()).unwrap();
-    Slot::take(directory.path()).unwrap().remember(holds).unwrap();
-    let slot = Slot::take(directory.path()).unwrap();
-    assert_eq!(slot.identity().holds.as_ref().unwrap().options, options);
+    let manifest = StoreManifest::new("run".into(), "zstd".into(), 18, options.clone()).unwrap();
+    DirectorySlot::take(directory.path()).unwrap().save_manifest(manifest).unwrap();
+    let slot = DirectorySlot::take(directory.path()).unwrap();
+    assert_eq!(slot.identity().manifest.as_ref().unwrap().options, options);
 }
 
 #[test]
 fn a_slot_of_another_version_or_with_garbage_is_refused_and_says_so() {
     let directory = TempDir::new().unwrap();
-    let identity = Slot::take(directory.path()).unwrap().directory().join("shard.json");
+    let identity = DirectorySlot::take(directory.path()).unwrap().directory().join("shard.json");
     let written = fs::read_to_string(&identity).unwrap();
     assert!(parse(written.as_bytes()).is_ok());
     let later = written.replace(&format!("\"format\": {FORMAT}"), "\"format\": 99");
     fs::write(&identity, later).unwrap();
-    let error = Slot::take(directory.path()).unwrap_err();
+    let error = DirectorySlot::take(directory.path()).unwrap_err();
     assert!(matches!(error, DirectoryError::Format(99)));
     let message = format!(
-        "the data directory has format 99, this version reads {FORMAT}; use the version that wrote it, or another directory"
+        "the data directory has format 99, but this version reads {FORMAT}: use the version of quiver that wrote it, or another directory"
     );
     assert_eq!(error.to_string(), message);
     for garbage in ["", "{", "[]", "{\"format\": 1}", "\u{0}\u{1}\u{2}"] {
         fs::write(&identity, garbage).unwrap();
-        let error = Slot::take(directory.path()).unwrap_err();
+        let error = DirectorySlot::take(directory.path()).unwrap_err();
         assert!(matches!(error, DirectoryError::Damaged(_)), "{garbage:?}: {error:?}");
         assert!(error.to_string().contains("move the slot away"), "{error}");
     }
     // A half-written new one beside it does no harm.
     fs::write(&identity, written).unwrap();
     fs::write(identity.with_extension("json.new"), "{").unwrap();
-    assert!(Slot::take(directory.path()).is_ok());
+    assert!(DirectorySlot::take(directory.path()).is_ok());
 }

@@ -117,7 +117,7 @@ fn a_number_that_is_none_makes_a_record_unsound() {
 
 #[test]
 fn an_item_that_a_reader_would_refuse_is_not_taken_up() {
-    // So many frames lead to it that whoever reads the batch takes it for broken.
+    // So many frames lead to it that a reader refuses the batch.
     let mut records: Vec<Forged> = (0..13).map(|sequence| forged(sequence + 1, sequence)).collect();
     for back in [32, 33] {
         records[12].items[1].back = back;

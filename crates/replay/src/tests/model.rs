@@ -50,7 +50,7 @@ impl World {
             })
             .collect();
         let directory = (between == Between::Reopen).then(|| TempDir::new().unwrap());
-        let home = directory.as_ref().map_or(Home::nowhere(), |at| Home::directory(at.path(), SALT, true));
+        let home = directory.as_ref().map_or(Home::in_memory(), |at| Home::directory(at.path(), SALT, true));
         let (store, _) = Store::open(options.clone(), 7, home).unwrap();
         Self {
             rng,

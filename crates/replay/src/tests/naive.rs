@@ -170,7 +170,7 @@ impl Naive {
         self.forget_unneeded();
     }
 
-    /// Forgets the oldest chunks that no item needs and none to come may.
+    /// Drops the oldest chunks that no present or future item needs.
     pub fn forget_unneeded(&mut self) {
         while self.oldest < self.chunks.len() && !self.is_needed(self.oldest) && !self.is_awaited(self.oldest)
         {
@@ -230,7 +230,7 @@ impl Naive {
         self.lanes.keys().filter(|key| key.actor == actor).map(|key| key.incarnation).max()
     }
 
-    /// Forgets oldest chunks until one more has room, and says where.
+    /// Drops the oldest chunks until one more fits, and returns its position.
     fn make_room(&mut self, bytes: usize) -> usize {
         loop {
             let live = &self.chunks[self.oldest..];
@@ -271,7 +271,7 @@ impl Naive {
     }
 
     /// Whether an item to come may need a step of a chunk: one that starts no earlier than the newest item of a
-    /// lane that goes on. The newest chunk of such a lane always stays.
+    /// lane that continues. The newest chunk of such a lane always stays.
     fn is_awaited(&self, index: usize) -> bool {
         let chunk = &self.chunks[index];
         let open = self.newest_incarnation(chunk.lane.actor) == Some(chunk.lane.incarnation);

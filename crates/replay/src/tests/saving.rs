@@ -96,16 +96,16 @@ fn other_options_are_named() {
         change(&mut options);
         assert_eq!(load(&options, &bytes).err().unwrap().to_string(), message);
     };
-    let end = "set it back or start afresh";
-    check(|o| o.tables[0].capacity = 21, &format!("saved replay has capacity 14, not 21; {end}"));
-    check(|o| o.bytes_max = 4001, &format!("saved replay has bytes_max 4000, not 4001; {end}"));
-    check(|o| o.stack = 3, &format!("saved replay has stack 4, not 3; {end}"));
-    check(|o| o.frame_bytes = 7, &format!("saved replay has frame_bytes 8, not 7; {end}"));
-    check(|o| o.tables.truncate(1), &format!("saved replay has number of tables 2, not 1; {end}"));
-    check(|o| o.tables[1].name = "x".into(), &format!("saved replay has table other, not x; {end}"));
-    let sampler = format!("saved replay has sampler proportional, not uniform; {end}");
+    let end = "set it back, or start with an empty replay";
+    check(|o| o.tables[0].capacity = 21, &format!("the replay was saved with capacity 14, not 21: {end}"));
+    check(|o| o.bytes_max = 4001, &format!("the replay was saved with bytes_max 4000, not 4001: {end}"));
+    check(|o| o.stack = 3, &format!("the replay was saved with stack 4, not 3: {end}"));
+    check(|o| o.frame_bytes = 7, &format!("the replay was saved with frame_bytes 8, not 7: {end}"));
+    check(|o| o.tables.truncate(1), &format!("the replay was saved with number of tables 2, not 1: {end}"));
+    check(|o| o.tables[1].name = "x".into(), &format!("the replay was saved with table other, not x: {end}"));
+    let sampler = format!("the replay was saved with sampler proportional, not uniform: {end}");
     check(|o| o.tables[0].sampler = Sampler::Uniform, &sampler);
-    let remover = format!("saved replay has remover fifo, not lowest-priority; {end}");
+    let remover = format!("the replay was saved with remover fifo, not lowest-priority: {end}");
     check(|o| o.tables[0].remover = Remover::LowestPriority, &remover);
 }
 
@@ -203,7 +203,7 @@ fn payload(bytes: &[u8]) -> Vec<u8> {
     payload
 }
 
-/// Whoever reads it could make frames that look like records.
+/// A writer that reads it could forge frames that look like records.
 #[test]
 fn a_save_does_not_tell_the_salt() {
     let (directory, salt) = (tempfile::TempDir::new().unwrap(), 0x5ec_4e75_a174_u64);
@@ -250,7 +250,7 @@ proptest! {
         if let Ok(loaded) = load(store.options(), &bytes) {
             use_it(loaded, &mut rng);
         }
-        if let Ok((restored, _)) = Store::restore(8, Home::nowhere(), &mut &bytes[..]) {
+        if let Ok((restored, _)) = Store::restore(8, Home::in_memory(), &mut &bytes[..]) {
             use_it(restored, &mut rng);
         }
     }
@@ -319,7 +319,7 @@ fn a_save_in_pieces_holds_what_was_there_and_did_not_go() {
         }
         turned += u64::from(store.table_counters().reclaimed_items > before + 20);
         let bytes = std::mem::take(saving.sink());
-        let (mut restored, recovered) = Store::restore(8, Home::nowhere(), &mut &bytes[..]).unwrap();
+        let (mut restored, recovered) = Store::restore(8, Home::in_memory(), &mut &bytes[..]).unwrap();
         assert!(recovered.is_whole(), "{recovered:?}");
         let (found, now) = (contents(&restored), contents(&store));
         kept += found.len();

@@ -1,6 +1,6 @@
 //! Valuable experience replay (Li, Lu, Miao, 2021): ρ·|TD|, the upper bound of theorem 2.
 
-use super::{Definition, Experience};
+use super::{Definition, PriorityInputs};
 use crate::rho::rho;
 
 pub(super) static DEFINITION: Definition = Definition {
@@ -13,8 +13,8 @@ pub(super) static DEFINITION: Definition = Definition {
     formula: priority,
 };
 
-fn priority(experience: &Experience<'_>) -> f64 {
-    let Experience { q, action, td, temperature, rho: mode, .. } = *experience;
+fn priority(experience: &PriorityInputs<'_>) -> f64 {
+    let PriorityInputs { q, action, td, temperature, rho: mode, .. } = *experience;
     // Without a soft policy there is no ρ. Settings refuse the combination; NaN is refused as a priority if one slips through.
     temperature.map_or(f64::NAN, |temperature| rho(mode, q, action, td, temperature) * td.abs())
 }

@@ -1,7 +1,7 @@
 //! ρ^min·|TD|, the lower bound of theorem 3: what an experience is worth at least, where `ver` takes what it is worth at most.
 
-use super::{Definition, Experience};
-use crate::metrics::bounds_soft;
+use super::{Definition, PriorityInputs};
+use crate::experience_value::bounds_soft;
 
 pub(super) static DEFINITION: Definition = Definition {
     name: "ver-lower",
@@ -13,8 +13,8 @@ pub(super) static DEFINITION: Definition = Definition {
     formula: priority,
 };
 
-fn priority(experience: &Experience<'_>) -> f64 {
-    let Experience { q, action, td, temperature, .. } = *experience;
+fn priority(experience: &PriorityInputs<'_>) -> f64 {
+    let PriorityInputs { q, action, td, temperature, .. } = *experience;
     temperature.map_or(f64::NAN, |temperature| bounds_soft(q, action, td, temperature).lower)
 }
 
@@ -28,7 +28,7 @@ mod tests {
         let of = |td| {
             let q = &[0.0, 0.1];
             let experience =
-                Experience { q, action: 0, td, temperature: Some(0.1), rho: Rho::Max, reliability: None };
+                PriorityInputs { q, action: 0, td, temperature: Some(0.1), rho: Rho::Max, reliability: None };
             (DEFINITION.priority(&experience), Strategy::VER.priority(&experience))
         };
         // The target turns odds of e^-1 into odds of e^2, or into odds of e^-4.

@@ -5,7 +5,7 @@
 #[allow(clippy::approx_constant, reason = "the entropy of a fair coin is meant to be ln 2")]
 mod table;
 
-use value::{metrics, rho, soft, target};
+use value::{experience_value, rho, soft, target};
 
 /// One experience of soft Q-learning and everything that follows from it.
 pub struct Soft {
@@ -70,7 +70,7 @@ fn values_policies_and_entropies_agree() {
 #[test]
 fn metrics_agree_to_twelve_digits_however_small() {
     for case in table::SOFT {
-        let metrics = metrics::soft(case.q, case.action, case.td, case.temperature);
+        let metrics = experience_value::soft(case.q, case.action, case.td, case.temperature);
         check("evb", metrics.evb, case.evb, SMALLEST);
         check("piv", metrics.piv, case.piv, SMALLEST);
         check("eiv", metrics.eiv, case.eiv, SMALLEST);
@@ -82,7 +82,7 @@ fn bounds_and_rho_agree() {
     for case in table::SOFT {
         let (larger, smaller) = (case.old.max(case.new), case.old.min(case.new));
         let rho = rho::rho(value::Rho::Max, case.q, case.action, case.td, case.temperature);
-        let bounds = metrics::bounds_soft(case.q, case.action, case.td, case.temperature);
+        let bounds = experience_value::bounds_soft(case.q, case.action, case.td, case.temperature);
         check("rho", rho, larger, SMALLEST);
         check("upper", bounds.upper, larger * case.td.abs(), SMALLEST);
         check("lower", bounds.lower, smaller * case.td.abs(), SMALLEST);

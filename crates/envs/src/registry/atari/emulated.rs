@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{SIDE, observation};
 use crate::scale::AreaScaler;
-use crate::{ActionSet, EnvError, Environment, Image, Options, Outcome, Spec, roms, saved};
+use crate::{ActionSet, EnvError, EnvOptions, Environment, Image, Spec, StepOutcome, roms, saved};
 
-/// All that changes beside the emulator.
+/// The saved state, without the emulator's.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct State {
     rng: ChaCha8Rng,
@@ -28,7 +28,7 @@ struct State {
 
 pub(super) struct Atari {
     spec: Spec,
-    options: Options,
+    options: EnvOptions,
     actions: Vec<Action>,
     ale: Ale,
     state: State,
@@ -37,7 +37,7 @@ pub(super) struct Atari {
 
 impl Atari {
     /// The ROM of `game`, a canonical name, at the start of its first episode.
-    pub(super) fn new(game: &str, options: &Options, seed: u64) -> Result<Atari, EnvError> {
+    pub(super) fn new(game: &str, options: &EnvOptions, seed: u64) -> Result<Atari, EnvError> {
         let path = roms::find(game, options.roms.as_deref())?;
         // ALE's own seed has no effect while its sticky actions are off.
         let ale = Ale::load(&path, 0)?;
@@ -102,7 +102,7 @@ impl Environment for Atari {
         self.view.observe(&self.ale, false, &mut self.state.observation);
     }
 
-    fn step(&mut self, action: usize) -> Outcome {
+    fn step(&mut self, action: usize) -> StepOutcome {
         debug_assert!(!self.state.ended, "step after the end of an episode");
         let action = self.actions[action];
         let (mut reward, mut frames, mut terminated) = (0, 0, false);
@@ -127,7 +127,7 @@ impl Environment for Atari {
         let life_lost = !terminated && 0 < lives && lives < state.lives;
         state.lives = lives;
         state.ended = terminated || truncated;
-        Outcome { reward: reward as f32, terminated, truncated, life_lost, frames }
+        StepOutcome { reward: reward as f32, terminated, truncated, life_lost, frames }
     }
 
     fn observation(&self) -> &[u8] {

@@ -1,0 +1,335 @@
+//! Prepares batches ahead of the update: rate control, sampling over all shards, decoding.
+//!
+//! One task owns the shards ([`ShardPool`]) and the state of samples per insert. It draws a batch when the ratio allows
+//! it and a permit is free, decodes it on a blocking thread into the tensors of the update, and passes it to the
+//! training thread, for which at most `prefetch_batches` may wait. An item that can't be decoded is removed from its
+//! shard and another one drawn. While sampling is blocked, the task polls the shards and reports what it is blocked on.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use coordinator::adjust;
+use coordinator::control::{BlockedOn, ShardCount};
+use coordinator::pool::{ShardBatch, ShardPool};
+use envs::Spec;
+use rand_chacha::ChaCha8Rng;
+use replay::{LaneKey, ReplayStatus};
+use settings::{Resolved, Settings};
+use telemetry::Health;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use crate::metrics::Metrics;
+use crate::priorities::Priorities;
+use crate::replay::{Collector, ItemId, Sampled};
+
+/// The channel to the training thread. After a failure it carries the reason, and nothing after that.
+pub type Batches = mpsc::Sender<Result<Prefetched, String>>;
+
+/// How long a shard may hold a poll back until it has new items.
+const POLL_WAIT: Duration = Duration::from_millis(100);
+
+/// Time between polls while the queue is full. A shard that has restarted gets its configuration with a poll.
+const POLL_EVERY: Duration = Duration::from_secs(1);
+
+/// Pause when no shard answers.
+const UNREACHABLE_PAUSE: Duration = Duration::from_millis(50);
+
+/// A longer wait is logged, then again every ten times this duration.
+const LOG_AFTER: Duration = Duration::from_secs(2);
+
+/// How long a full replay may stay below `min_size` without growing before that is an error.
+const STUCK_MAX: Duration = Duration::from_secs(30);
+
+/// How often the missing items of a batch are drawn again before the batch is abandoned.
+const REDRAWS_MAX: usize = 16;
+
+/// A batch that is ready to train on, and its permit.
+#[derive(Debug)]
+pub struct Prefetched {
+    pub sampled: Sampled,
+    /// Dropped when the training thread takes the batch, which lets the prefetcher prepare another one.
+    pub permit: OwnedSemaphorePermit,
+}
+
+/// The phase of the run, which the training thread sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunPhase {
+    /// Batches are prepared.
+    Training,
+    /// Training is over, the final evaluation is not: no more batches.
+    Evaluating,
+    /// The run has finished: the shards are told.
+    Finished,
+}
+
+/// The run's progress by the shards' own counts, as a checkpoint stores it.
+#[derive(Clone, Debug, Default)]
+pub struct RunCounts {
+    /// Agent steps of the whole run.
+    pub agent_steps: u64,
+    /// What each shard incarnation has counted; empty before the first shard has answered.
+    pub shard_counts: Vec<ShardCount>,
+}
+
+/// The channels through which the prefetcher publishes status.
+pub struct StatusSenders {
+    /// What the replay holds, and what sampling is blocked on.
+    pub status: watch::Sender<ReplayStatus>,
+    /// Agent steps and per-shard counts.
+    pub counted: watch::Sender<RunCounts>,
+}
+
+/// Draws batches ahead of the training thread.
+pub struct Prefetcher {
+    parts: PrefetcherParts,
+    /// `None` while a blocking thread decodes into it.
+    collector: Option<Collector>,
+    blocked_on: Option<String>,
+    /// Start of the current wait, and when it was last logged.
+    waiting_since: Option<(Instant, Instant)>,
+    /// Since when a full replay has been below `min_size` without growing, and its number of items then.
+    stuck: Option<(Instant, u64)>,
+}
+
+/// What a prefetcher is made of.
+pub struct PrefetcherParts {
+    pub pool: ShardPool,
+    pub settings: Settings,
+    /// The settings, updated whenever an operator changes them.
+    pub adjusted: watch::Receiver<Resolved>,
+    /// The environment's shape, which the shards need.
+    pub environment: Spec,
+    pub rng: ChaCha8Rng,
+    /// Sends removals of items that can't be decoded.
+    pub priorities: Priorities,
+    pub metrics: Arc<Metrics>,
+    pub health: Health,
+    pub publish: StatusSenders,
+}
+
+impl Prefetcher {
+    /// A prefetcher that builds batches with `collector`.
+    pub fn new(parts: PrefetcherParts, collector: Collector) -> Self {
+        parts.metrics.set_targets(&parts.settings, parts.pool.len());
+        Self { parts, collector: Some(collector), blocked_on: None, waiting_since: None, stuck: None }
+    }
+
+    /// Prepares batches until training is over, then waits for the end of the run and tells the shards.
+    ///
+    /// A failure is the last message in `batches`.
+    pub async fn run(mut self, batches: Batches, mut phase: watch::Receiver<RunPhase>) {
+        let failed = tokio::select! {
+            failed = self.draw_batches(&batches) => failed,
+            _ = phase.wait_for(|phase| *phase != RunPhase::Training) => Ok(()),
+        };
+        if let Err(reason) = failed {
+            let _ = batches.send(Err(reason)).await;
+            return;
+        }
+        if phase.wait_for(|phase| *phase == RunPhase::Finished).await.is_ok() {
+            self.parts.pool.finish().await;
+        }
+    }
+
+    async fn draw_batches(&mut self, batches: &Batches) -> Result<(), String> {
+        let permits = Arc::new(Semaphore::new(self.parts.settings.prefetch_batches));
+        loop {
+            let permit = loop {
+                tokio::select! {
+                    permit = permits.clone().acquire_owned() => break permit.expect("never closed"),
+                    () = sleep(POLL_EVERY) => {
+                        self.adjust().await?;
+                        self.poll_shards(Duration::ZERO).await?;
+                    }
+                }
+            };
+            self.wait_until_allowed().await?;
+            let started = Instant::now();
+            let Some(sampled) = self.prepare().await? else { continue };
+            self.parts.metrics.prepare_seconds.observe(started.elapsed().as_secs_f64());
+            if batches.send(Ok(Prefetched { sampled, permit })).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits until samples per insert allow another batch.
+    async fn wait_until_allowed(&mut self) -> Result<(), String> {
+        self.adjust().await?;
+        while let Err(blocked_on) = self.parts.pool.control.can_sample() {
+            self.report_blocked(&blocked_on);
+            self.adjust().await?;
+            self.check_room()?;
+            self.poll_shards(POLL_WAIT).await?;
+        }
+        if let Some((since, _)) = self.waiting_since.take() {
+            if since.elapsed() >= LOG_AFTER {
+                info!(seconds = since.elapsed().as_secs_f64(), "sampling resumed");
+                self.parts.health.ready();
+            }
+            self.parts.metrics.set_blocked_on(None);
+            self.blocked_on = None;
+            self.publish();
+        }
+        Ok(())
+    }
+
+    /// Applies the settings that an operator has changed, if any.
+    async fn adjust(&mut self) -> Result<(), String> {
+        if !self.parts.adjusted.has_changed().unwrap_or(false) {
+            return Ok(());
+        }
+        let settings = self.parts.adjusted.borrow_and_update().settings.clone();
+        match adjust::limiter(&settings) {
+            Ok(limiter) => self.parts.pool.control.set_limiter(limiter),
+            // The learner validated the change before it accepted it.
+            Err(error) => warn!(%error, "changed settings have no valid rate limiter; the old one stays"),
+        }
+        let spec = adjust::shard_spec(&settings, &self.parts.environment, self.parts.pool.len());
+        self.parts.pool.configure(&spec, &settings.without_shards.0)?;
+        self.parts.metrics.set_targets(&settings, self.parts.pool.len());
+        self.parts.settings = settings;
+        // Grants carry the configuration. An unreachable shard gets it when it is back.
+        self.poll_shards(Duration::ZERO).await
+    }
+
+    fn report_blocked(&mut self, blocked_on: &BlockedOn) {
+        let text = blocked_on.to_string();
+        self.parts.metrics.set_blocked_on(Some(blocked_on.name()));
+        let now = Instant::now();
+        let (since, logged) = *self.waiting_since.get_or_insert((now, now));
+        let log_after = if since == logged { LOG_AFTER } else { LOG_AFTER * 10 };
+        if logged.elapsed() >= log_after {
+            self.waiting_since = Some((since, now));
+            self.parts.health.waiting(text.clone());
+            let unreachable = self.parts.pool.unreachable();
+            info!(blocked_on = %text, seconds = since.elapsed().as_secs_f64(), ?unreachable, "sampling blocked");
+        }
+        self.blocked_on = Some(text);
+        self.publish();
+    }
+
+    /// Fails if the replay can't hold `min_size` transitions: training would never start. A shard that died comes back
+    /// empty and fills again, so only a state that lasts is an error.
+    fn check_room(&mut self) -> Result<(), String> {
+        let (items, wanted) = (self.parts.pool.control.items(), self.parts.settings.min_size.0);
+        if !(items < wanted && self.parts.pool.is_full()) {
+            self.stuck = None;
+            return Ok(());
+        }
+        let (since, items_then) = *self.stuck.get_or_insert((Instant::now(), items));
+        if items > items_then {
+            self.stuck = Some((Instant::now(), items));
+        } else if since.elapsed() >= STUCK_MAX {
+            return Err(format!(
+                "the shards hold {items} transitions and min_size is {wanted}: raise capacity or replay_bytes, or lower min_size"
+            ));
+        }
+        Ok(())
+    }
+
+    async fn poll_shards(&mut self, wait: Duration) -> Result<(), String> {
+        let any_answered = self.parts.pool.poll_shards(wait).await?;
+        self.publish();
+        if !any_answered {
+            sleep(UNREACHABLE_PAUSE).await;
+        }
+        Ok(())
+    }
+
+    /// Draws and decodes one batch; `None` if the shards became unreachable meanwhile.
+    async fn prepare(&mut self) -> Result<Option<Sampled>, String> {
+        let wanted = self.parts.settings.batch_size;
+        // Counted before the draw, so that the allowances granted with it include this batch.
+        self.parts.pool.control.sampled(wanted as u64);
+        let mut masses = self.parts.pool.control.masses();
+        for _ in 0..REDRAWS_MAX {
+            if masses.is_empty() {
+                break;
+            }
+            let missing = wanted - self.collector().len();
+            // Strata only make sense over a whole batch.
+            let stratified = self.parts.settings.stratified && missing == wanted;
+            let points = masses.draw(missing, stratified, &mut self.parts.rng);
+            let started = Instant::now();
+            let drawn = self.parts.pool.draw(&points, &mut masses).await?;
+            self.parts.metrics.add_stage_time("draw", started);
+            self.publish();
+            if self.collector().shards().any(|shard| masses.share(shard) <= 0.0) {
+                // A shard that gave some of the items became unreachable: their probabilities are no longer known.
+                self.collector().clear();
+            }
+            let started = Instant::now();
+            self.decode(drawn).await;
+            self.parts.metrics.add_stage_time("unpack", started);
+            if self.collector().len() == wanted {
+                let started = Instant::now();
+                let sampled = self.collector().finish(|shard| masses.share(shard));
+                self.parts.metrics.add_stage_time("copy", started);
+                return Ok(Some(sampled));
+            }
+        }
+        warn!(
+            got = self.collector().len(),
+            wanted, "batch abandoned: the shards returned too few items; retrying"
+        );
+        self.collector().clear();
+        self.parts.pool.control.undo_sampled(wanted as u64);
+        sleep(UNREACHABLE_PAUSE).await;
+        Ok(None)
+    }
+
+    fn collector(&mut self) -> &mut Collector {
+        self.collector.as_mut().expect("given back after each use")
+    }
+
+    /// Decodes on a blocking thread, and asks the shards to remove items that can't be decoded.
+    async fn decode(&mut self, drawn: Vec<ShardBatch>) {
+        let mut collector = self.collector.take().expect("given back after each use");
+        let work = move || {
+            let undecodable = decode(&mut collector, &drawn);
+            (collector, undecodable)
+        };
+        let (collector, undecodable) =
+            tokio::task::spawn_blocking(work).await.expect("decoding does not panic");
+        self.collector = Some(collector);
+        if !undecodable.is_empty() {
+            self.parts.metrics.undecodable.inc_by(undecodable.len() as u64);
+            self.parts.priorities.remove(undecodable);
+        }
+    }
+
+    fn publish(&self) {
+        let control = &self.parts.pool.control;
+        self.parts.metrics.raise_largest_priority(self.parts.pool.largest_priority());
+        let status = ReplayStatus { blocked_on: self.blocked_on.clone(), ..control.status() };
+        let counted = RunCounts { agent_steps: control.agent_steps(), shard_counts: control.shard_counts() };
+        self.parts.publish.status.send_replace(status);
+        self.parts.publish.counted.send_replace(counted);
+    }
+}
+
+/// Adds the drawn items to the batch, and returns those that can't be decoded.
+fn decode(collector: &mut Collector, drawn: &[ShardBatch]) -> Vec<ItemId> {
+    let mut undecodable = Vec::new();
+    for ShardBatch { shard, batch } in drawn {
+        for item in batch.items() {
+            let added = collector.add(
+                *shard,
+                item.draw(),
+                item.lead(),
+                item.frames(),
+                item.steps(),
+                item.reliability(),
+            );
+            if let Err(error) = added {
+                let LaneKey { actor, incarnation, lane } = item.lane();
+                warn!(actor, incarnation, lane, %error, "sampled item can't be decoded; it is removed from its shard");
+                undecodable.push((*shard, item.key()));
+            }
+        }
+    }
+    undecodable
+}
