@@ -40,6 +40,8 @@ test: setup ## Check format, lints and documentation, then run every test
 	python3 tests/same_weights/run.py --self-test
 	cargo build --release --workspace --bins --locked
 	cargo test --release --workspace --locked
+	for example in embed own_environment talk_to_a_shard; do ./target/release/examples/$$example >/dev/null || exit 1; done
+	deploy/check-links
 	deploy/check-monitoring
 
 same-weights: build ## Prove that a refactoring changed no behaviour: train BASE=<commit> and this tree, compare bit for bit

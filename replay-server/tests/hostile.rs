@@ -154,7 +154,7 @@ async fn steps_and_items_that_cannot_be_are_refused() {
         ("send items in order", |chunk| chunk.item_firsts[2] = 0),
         ("an item is for table 1, but the replay has 1", |chunk| chunk.item_tables = vec![0, 0, 1].into()),
         ("an item is for table 255, but the replay has 1", |chunk| {
-            chunk.item_tables = vec![255, 0, 0].into()
+            chunk.item_tables = vec![255, 0, 0].into();
         }),
     ];
     for (part, spoil) in spoils {

@@ -151,7 +151,7 @@ impl Training {
         let behaviour = actor::rules::evaluation_behaviour(learner.agent(), policy);
         let player = actor::evaluation::PlayerKind::Agent(learner.agent(), learner.online(), behaviour);
         let scores = tournament.play(player, episodes, |done| {
-            self.progress.set_status(&format!("{what}: game {done} of {episodes}"))
+            self.progress.set_status(&format!("{what}: game {done} of {episodes}"));
         })?;
         let (frames, updates) = (self.run.frames, self.run.updates());
         Ok(Evaluation { frames, updates, ..Evaluation::new(AGENT, policy, scores) })

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The mathematics is the crate `value`'s, the learning is the crate `learner`'s, the grids are the crate `envs`'s: what
-//! is here are experiments. Read [`experience`] first, then the figures in order; [`obey`] is what `quiver paper` comes
+//! is here are experiments. Read [`experience`] first, then the figures in order; [`execute`] is what `quiver paper` comes
 //! to. README.md lists where we depart from the paper's text and from its authors' code.
 #![forbid(unsafe_code)]
 

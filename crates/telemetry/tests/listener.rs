@@ -55,7 +55,10 @@ async fn metrics_health_and_the_status_file_are_served() {
         metrics.starts_with("HTTP/1.1 200 OK") && metrics.contains("text/plain; version=0.0.4"),
         "{metrics}"
     );
-    assert!(metrics.contains("\nquiver_actor_frames_total 5\n") && metrics.contains("\nprocess_cpu_seconds_total "));
+    assert!(
+        metrics.contains("\nquiver_actor_frames_total 5\n")
+            && metrics.contains("\nprocess_cpu_seconds_total ")
+    );
     assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 503"));
     health.waiting("the learner");
     let answer = get(address, "/healthz").await;
