@@ -11,7 +11,7 @@ fn the_page_follows_a_run_and_knows_its_past_after_a_restart() {
     let shows = |cluster: &Cluster, words: &str| {
         until(&format!("the page shows {words}"), || cluster.learner.page("/").contains(words));
     };
-    for words in ["CartPole <span class=\"state good\">training", "2 shards · 1 evaluator", "; the newest is"]
+    for words in ["CartPole <span class=\"state good\">training", "2 shards · 1 evaluator", "; the latest is"]
     {
         shows(&cluster, words);
     }
@@ -25,6 +25,6 @@ fn the_page_follows_a_run_and_knows_its_past_after_a_restart() {
     cluster.learner.kill();
     cluster.start_learner();
     // Without an evaluator, so what it shows is of its former life.
-    shows(&cluster, "; the newest is");
+    shows(&cluster, "; the latest is");
     shows(&cluster, "2 shards · 0 evaluators");
 }
