@@ -54,7 +54,7 @@ def the_files_are_valid():
 
 
 def members(actors):
-    return {'learner_members{role="actor"}': actors, 'learner_members{role="evaluator"}': 1, "quiver_learner_shards_reachable": 2}
+    return {'quiver_learner_members{role="actor"}': actors, 'quiver_learner_members{role="evaluator"}': 1, "quiver_learner_shards_reachable": 2}
 
 
 def it_starts_and_trains(cluster, prometheus):
@@ -79,7 +79,7 @@ def strangers_are_refused(cluster, prometheus):
     assert "add --secrets" in message, message
     message = refused("sh", "-c", "cp /secrets/admin/ca.pem /tmp && quiver inspect replay:7701 --secrets /tmp")
     assert "no token or client certificate" in message, message
-    prometheus.until_shows("they are counted", {'rpc_requests_refused_total{job="replay"}': 1})
+    prometheus.until_shows("they are counted", {'quiver_rpc_requests_refused_total{job="replay"}': 1})
 
 
 def it_can_be_adjusted(cluster, prometheus):
@@ -210,9 +210,9 @@ def it_leaves_results(cluster):
 def all_is_accounted_for(cluster, prometheus, names):
     """Shards keep their totals across kills and stops. A missing acknowledged chunk would leave a gap in its lane, which the
     shard counts as lost."""
-    of_actors = prometheus.counted('actor_chunks_total{job="actor"}')
+    of_actors = prometheus.counted('quiver_actor_chunks_total{job="actor"}')
     acknowledged = sum(of_actors)
-    lost = sum(prometheus.counted('replay_chunks_total{result="lost"}'))
+    lost = sum(prometheus.counted('quiver_replay_chunks_total{result="lost"}'))
     damaged = sum(prometheus.counted("quiver_replay_damaged_total"))
     counted = frames_in(cluster.logs("learner"), "run finished")
     cluster.compose("up", "--wait", "--no-build", "--scale", "replay=2", "replay")
