@@ -59,7 +59,7 @@ async fn a_killed_one_leaves_a_socket_that_its_successor_takes_over() {
     let rival = std::process::Command::new(binary).args(["--listen", &listen]).output().unwrap();
     assert!(!rival.status.success());
     let said = String::from_utf8(rival.stderr).unwrap();
-    assert!(said.contains("in use: another process answers there"), "{said}");
+    assert!(said.contains("in use: another process listens on this socket"), "{said}");
     state(&mut client(&successor.address)).await;
 }
 

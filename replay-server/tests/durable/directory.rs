@@ -125,7 +125,7 @@ async fn another_format_and_a_damaged_identity_are_not_touched() {
     assert_ne!(other, whole);
     fs::write(data.file("shard.json"), other).unwrap();
     let said = Process::fails(&data.flags());
-    assert!(said.contains("the data directory has format 99, this version reads 1"), "{said}");
+    assert!(said.contains("the data directory has format 99, but this version reads 1"), "{said}");
     assert!(said.contains(data.directory.path().to_str().unwrap()), "{said}");
     fs::write(data.file("shard.json"), &whole[..whole.len() / 2]).unwrap();
     let said = Process::fails(&data.flags());
