@@ -36,7 +36,7 @@ const EVENTS_AT: usize = LINES.len();
 /// A resumed record continues after its last whole line, and every later line is whole.
 fn goes_on(run: &Path) {
     let before = record::episodes(run);
-    let mut record = Record::resume(run).expect("a record can always go on");
+    let mut record = Record::resume(run).expect("a record can always be resumed");
     let episode = Episode { frames: 4, score: 1.5, steps: 1, truncated: false };
     record.episode(&episode).expect("a line is written");
     let cut = record.cut().expect("a record can be synced");

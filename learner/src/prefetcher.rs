@@ -60,7 +60,7 @@ pub enum RunPhase {
     Training,
     /// Training is over, the final evaluation is not: no more batches.
     Evaluating,
-    /// The run has finished: the shards are told.
+    /// The run has finished; the shards are notified.
     Finished,
 }
 

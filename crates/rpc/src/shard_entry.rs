@@ -10,9 +10,9 @@ use crate::address::{Address, AddressError};
 pub struct ShardEntry {
     /// Where it was last found.
     pub address: Address,
-    /// Its name; empty if nobody has heard it yet.
+    /// Its shard id; empty until the shard has answered for the first time.
     pub id: String,
-    /// The run goes on without it.
+    /// The run continues without it.
     pub absent: bool,
 }
 
