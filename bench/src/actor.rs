@@ -20,7 +20,6 @@ use tch::Device;
 use crate::measure::{Rates, Side, interleaved};
 use crate::section::{Row, Section};
 
-/// What is played.
 const GAME: &str = "pong";
 
 /// Environments that share a forward pass.

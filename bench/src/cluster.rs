@@ -17,10 +17,8 @@ use settings::resolve::Layers;
 use crate::process::{Metrics, Process};
 use crate::section::{Row, Section};
 
-/// What is trained.
 const GAME: &str = "pong";
 
-/// How.
 const PRESET: &str = "quick";
 
 /// Seconds of wall time for each half, for one second of a stretch.
@@ -38,7 +36,6 @@ const DIFFERENCES: [(&str, &str); 5] = [
     ("baselines", "false"),
 ];
 
-/// Measures both.
 pub fn section(seconds: f64) -> Result<Section> {
     let (directory, window) = (tempfile::tempdir()?, Duration::from_secs_f64(SECONDS * seconds));
     let (cluster, lockstep) = (cluster(directory.path(), window)?, lockstep(directory.path(), window)?);
@@ -69,14 +66,12 @@ pub fn section(seconds: f64) -> Result<Section> {
     })
 }
 
-/// One half.
 struct Half {
     frames: f64,
     updates: f64,
     samples_per_insert: Option<f64>,
     not_libtorch: Option<f64>,
     batch_wait: Option<f64>,
-    /// Learner, actor, shard.
     cpu: [Option<f64>; 3],
     cpu_in_all: f64,
 }
@@ -116,7 +111,6 @@ fn write_settings(directory: &Path, lockstep: bool) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// Processes.
 fn cluster(directory: &Path, window: Duration) -> Result<Half> {
     let config = write_settings(directory, false)?;
     let address = |name: &str| format!("unix:{}", directory.join(name).display());

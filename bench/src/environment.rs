@@ -23,7 +23,6 @@ const SKIP: u32 = 4;
 /// Steps that one side plays before it is the other's turn.
 const SLICE_STEPS: u64 = 50;
 
-/// Measures all games.
 pub fn section(seconds: f64) -> Result<Section> {
     Ok(Section {
         topic: "environment",
@@ -81,20 +80,15 @@ fn row(game: &str, seconds: f64) -> Result<Row> {
 struct Slice {
     /// Frames of either side.
     frames: u64,
-    /// Our time.
     ours_seconds: f64,
-    /// The emulator's time.
     bare_seconds: f64,
 }
 
 /// What a slice of play came to.
 #[derive(Debug, Default, PartialEq)]
 struct Played {
-    /// Frames acted on.
     frames: u64,
-    /// Points they gave.
     points: i64,
-    /// Games over.
     games: u64,
 }
 

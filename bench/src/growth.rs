@@ -22,7 +22,6 @@ const STEPS: u64 = 64;
 /// As CartPole has.
 const FRAME_BYTES: usize = 16;
 
-/// Measures all sizes.
 pub fn section(seconds: f64) -> Result<Section> {
     let rows = SIZES.into_iter().map(|items| row(items, seconds)).collect::<Result<_>>()?;
     Ok(Section {

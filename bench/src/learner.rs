@@ -28,7 +28,6 @@ const CAPACITY: u64 = 100_000;
 /// Batches that both sides learn from in turn. With only one, errors would vanish and numbers become denormal.
 const BATCHES: usize = 8;
 
-/// Measures both networks.
 pub fn section(seconds: f64) -> Result<Section> {
     let recording = record(GAME, FRAMES)?;
     let mut rows = Vec::new();

@@ -78,7 +78,6 @@ pub fn interleaved<Shared>(seconds: f64, shared: &mut Shared, sides: &mut [Side<
 /// What a side has done of its stretch.
 #[derive(Clone, Copy, Default)]
 struct Spent {
-    /// Calls made.
     calls: u64,
     /// CPU time they took.
     seconds: f64,

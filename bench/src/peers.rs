@@ -30,7 +30,6 @@ const MANY: u64 = 30_000;
 /// Batches whose time is taken while writers insert.
 const LATENCY_BATCHES: usize = 1_000;
 
-/// Measures both.
 pub fn section(seconds: f64) -> Result<Section> {
     let environment =
         env::var_os("QUIVER_PEERS").map_or_else(|| PathBuf::from("target/peers"), PathBuf::from);

@@ -86,7 +86,6 @@ impl Process {
         Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
     }
 
-    /// Its number.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -155,7 +154,6 @@ fn ticks(stat: &str) -> Option<u64> {
 
 /// Figures that a program exported at one moment.
 pub struct Metrics {
-    /// When.
     pub at: Instant,
     figures: HashMap<String, f64>,
 }
@@ -169,7 +167,6 @@ impl Metrics {
         Self { at: Instant::now(), figures: figures.collect() }
     }
 
-    /// One of them.
     pub fn get(&self, name: &str) -> Result<f64> {
         self.figures.get(name).copied().with_context(|| format!("there is no metric {name}"))
     }

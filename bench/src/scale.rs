@@ -20,7 +20,6 @@ use crate::service::{recordings, runtime, spec};
 use crate::shard::{Cast, Learner, Transport};
 use actor::{CHUNK_STEPS, LightActor, Tape};
 
-/// Shards.
 const SHARDS: usize = 2;
 
 /// Transitions in each: more than the caches hold.
@@ -46,7 +45,6 @@ const KEPT_UP: f64 = 0.9;
 /// A step of a ladder takes so many times `--seconds`.
 const STRETCHES: f64 = 5.0;
 
-/// One step.
 struct Load {
     actors: usize,
     /// Transitions per second of all actors together.
@@ -66,7 +64,6 @@ struct Borne {
     bytes_per_connection: f64,
 }
 
-/// Climbs both ladders.
 pub fn section(seconds: f64) -> Result<Section> {
     rpc::serve::raise_file_limit();
     let recordings = recordings()?;

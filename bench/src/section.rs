@@ -17,14 +17,11 @@ pub struct Section {
     pub title: String,
     /// The columns after the row's name, no two alike: they are keys in JSON.
     pub columns: &'static [&'static str],
-    /// The rows.
     pub rows: Vec<Row>,
 }
 
-/// One line.
 #[derive(Debug)]
 pub struct Row {
-    /// What was measured.
     pub name: String,
     /// A number per column; `None` where there is nothing to say.
     pub cells: Vec<Option<f64>>,

@@ -46,7 +46,6 @@ const PLACES: [(&str, Transport, bool); 3] = [
     ("tcp", Transport::Tcp, false),
 ];
 
-/// Measures all places.
 pub fn section(seconds: f64) -> Result<Section> {
     let recordings = recordings()?;
     let spec = spec(&recordings, CAPACITY)?;
@@ -107,7 +106,6 @@ pub fn spec(recordings: &[Recording], capacity: u64) -> Result<StoreSpec> {
     Ok(StoreSpec { options, codec: settings.frame_codec, actions })
 }
 
-/// One row's stretches.
 #[derive(Clone, Copy, Default)]
 pub struct Measured {
     /// Items per second.

@@ -46,16 +46,12 @@ const RUN: &str = "bench";
 pub enum Transport {
     /// A socket in the file system.
     Unix,
-    /// Loopback TCP.
     Tcp,
 }
 
-/// What was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Done {
-    /// Chunks or batches.
     pub calls: u64,
-    /// Transitions in them.
     pub items: u64,
 }
 
@@ -68,7 +64,6 @@ impl Done {
 
 /// A shard and those who use it.
 pub struct Cast {
-    /// The shard's process.
     pub process: Process,
     address: Address,
     actors: Vec<Actor>,
@@ -237,7 +232,6 @@ impl Learner {
         Ok(Self { sampler, unpacking, rng })
     }
 
-    /// One batch.
     pub async fn next(&mut self) -> Result<()> {
         self.unpacking.next(&mut self.sampler, &mut self.rng).await
     }

@@ -38,7 +38,6 @@ const SMALL: usize = 32;
 /// Between two small batches.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Number of lines.
 const LINES: f64 = 120.0;
 
 /// What was seen in one stretch of time.

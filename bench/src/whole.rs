@@ -13,7 +13,6 @@ use crate::measure::cpu_seconds;
 use crate::recording::Recording;
 use crate::writer::Writer;
 
-/// A filled replay.
 pub struct WholeUpdate {
     replay: LocalReplay,
     /// CPU time spent in the learner's update.

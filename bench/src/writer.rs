@@ -24,7 +24,6 @@ pub struct Writer {
     actions: u16,
     /// Draws priorities.
     rng: ChaCha8Rng,
-    /// Every lane.
     lanes: Vec<Lane>,
     /// The lane whose chunk is next.
     turn: usize,
@@ -33,9 +32,7 @@ pub struct Writer {
 /// Where a lane stands.
 struct Lane {
     encoder: Encoder,
-    /// Chunks made.
     sequence: u64,
-    /// Steps made.
     step: u64,
 }
 

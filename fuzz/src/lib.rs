@@ -31,7 +31,6 @@ macro_rules! targets {
     ($($name:ident: $mutations:literal,)*) => {
         $(mod $name;)*
 
-        /// All of them.
         pub const TARGETS: &[Target] = &[$(Target {
             name: stringify!($name),
             run: $name::run,

@@ -16,7 +16,6 @@ use crate::learner::Learner;
 pub const WEIGHTS: &str = "weights.safetensors";
 /// The target network's weights.
 pub const TARGET: &str = "target.safetensors";
-/// Adam's moments.
 pub const OPTIMISER: &str = "optimiser.safetensors";
 pub const STATE: &str = "state.bin";
 
@@ -33,7 +32,6 @@ pub struct RunState {
     /// Agent steps: one decision each.
     pub agent_steps: u64,
     pub updates: u64,
-    /// Seconds of training.
     pub seconds: f64,
     /// Best mean of an evaluation so far.
     pub best: Option<f64>,

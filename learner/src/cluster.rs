@@ -60,7 +60,6 @@ pub struct TrainingThread {
 pub struct RunMembers {
     /// State shared with the gRPC service.
     pub hub: Arc<Hub>,
-    /// Reports from members.
     pub reports: mpsc::Receiver<Report>,
     pub evaluations: Evaluations,
 }

@@ -57,7 +57,6 @@ impl Journal {
         }
     }
 
-    /// The run's directory.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }

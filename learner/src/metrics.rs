@@ -19,7 +19,6 @@ const STAGES: [&str; 4] = ["draw", "unpack", "copy", "publish"];
 pub const BLOCKED_ON: [&str; 4] = ["shards", "filling", "inserts", "evaluation"];
 
 telemetry::metrics! {
-    /// The learner's metrics.
     #[derive(Clone, Debug)]
     pub struct Metrics(new) {
         pub updates: IntCounter = new.counter("quiver_learner_updates_total", "Gradient steps of this process"),

@@ -56,7 +56,6 @@ pub struct Prefetched {
 /// The phase of the run, which the training thread sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunPhase {
-    /// Batches are prepared.
     Training,
     /// Training is over, the final evaluation is not: no more batches.
     Evaluating,

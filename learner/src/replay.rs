@@ -34,7 +34,6 @@ pub trait Replay {
 /// A batch, ready to learn from.
 #[derive(Debug)]
 pub struct Sampled {
-    /// The tensors.
     pub batch: TensorBatch,
     /// The items, in the order of the batch's rows.
     pub items: Vec<ItemId>,

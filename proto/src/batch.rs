@@ -270,7 +270,6 @@ impl<'a> BatchItem<'a> {
         self.batch.columns.first_steps[self.index]
     }
 
-    /// Number of steps.
     pub fn length(&self) -> usize {
         self.batch.columns.lengths[self.index] as usize
     }

@@ -14,7 +14,6 @@ const NAME_BYTES_MAX: usize = 64;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
     pub version: WeightsVersion,
-    /// A safetensors file.
     pub safetensors: Bytes,
     /// The evaluation that the learner requests for these weights.
     pub evaluation: Option<EvaluationRequest>,
@@ -54,7 +53,6 @@ pub enum Report {
 pub struct EpisodeReport {
     /// Unclipped.
     pub score: f64,
-    /// Agent steps.
     pub steps: u64,
     /// Ended by the time limit.
     pub truncated: bool,

@@ -204,7 +204,6 @@ where
 mod tests {
     use super::*;
 
-    /// A length-delimited field.
     fn field(number: u8, content: &[u8]) -> Vec<u8> {
         let mut bytes = vec![number << 3 | 2];
         let mut length = content.len();

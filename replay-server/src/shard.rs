@@ -272,7 +272,6 @@ impl Shard {
         Ok((batch, configured.spec.clone()))
     }
 
-    /// Starts a snapshot.
     pub fn begin_saving(&self) -> Result<Saving<Vec<u8>>, Refusal> {
         let configured = self.configured.as_ref().ok_or(Refusal::NotConfigured)?;
         let head = self.location.snapshot_head(&self.manifest(configured)?)?;

@@ -11,7 +11,6 @@ use proto::v1::insert_reply::Reply;
 use proto::{limits, v1};
 use tonic::Code;
 
-/// Any port.
 const LOOPBACK: Option<&str> = Some("127.0.0.1:0");
 
 #[tokio::test(flavor = "multi_thread")]

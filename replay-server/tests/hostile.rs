@@ -16,7 +16,6 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::codegen::{Service, http};
 use tonic::{Code, Request, Status};
 
-/// Makes something wrong.
 type Spoil<T> = fn(&mut T);
 
 /// A shard with some contents, a good writer in the middle of its work, and how it all stood before.

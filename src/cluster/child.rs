@@ -164,7 +164,6 @@ impl Child {
         self.log().open(&folder.join(format!("{}.log", self.plan.name)))
     }
 
-    /// Sends SIGTERM.
     pub fn terminate(&self) {
         if let Some(pid) = self.running.as_ref().and_then(Instance::unreaped) {
             let _ = kill_process(pid, Signal::TERM);

@@ -35,7 +35,6 @@ impl Log {
         Ok(())
     }
 
-    /// Adds a line.
     pub fn line(&mut self, line: &str) {
         push(&mut self.last, line, LAST_LINES);
         if self.file.is_some() { self.write(line) } else { push(&mut self.early, line, EARLY_LINES_MAX) }

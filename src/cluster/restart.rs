@@ -32,7 +32,6 @@ const FROM_OUTSIDE: [i32; 4] = [
 /// The task of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChildRole {
-    /// Stores experience.
     Shard,
     /// Trains. There is one, and its failure ends the run.
     Learner,
@@ -54,7 +53,6 @@ pub enum Exit {
 /// What follows from an exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartDecision {
-    /// Restart it.
     Again,
     /// Restart it unless the run is about to end, which may be why it exited.
     AgainUnlessOver,

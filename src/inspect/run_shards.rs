@@ -27,7 +27,6 @@ pub struct RunShards {
     returning: BTreeSet<usize>,
 }
 
-/// A missing shard.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Missing {
     pub number: usize,

@@ -10,7 +10,6 @@ use replay::codec::Decoder;
 
 /// Side of the square that shows one byte of an observation that is not an image; the squares form one row.
 const SQUARE: usize = 8;
-/// Pixels between frames.
 const GAP: usize = 2;
 const GAP_GRAY: u8 = 128;
 

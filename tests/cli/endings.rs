@@ -8,7 +8,6 @@ use crate::fakes::{
 };
 use crate::sandbox::Sandbox;
 
-/// Ignores SIGTERM.
 const STUBBORN: &str = "trap '' TERM; idle";
 
 #[test]

@@ -91,7 +91,6 @@ pub fn finished() -> String {
         + "; exit 0"
 }
 
-/// A running launcher.
 pub struct Launched<'a> {
     sandbox: &'a Sandbox,
     process: Child,

@@ -11,7 +11,6 @@ use tokio::runtime::Runtime;
 use crate::process::{Process, command, until};
 use crate::wire;
 
-/// Clusters take turns.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Waits for its turn. A test that failed has left nothing behind.

@@ -59,7 +59,6 @@ impl Launched {
         fs::read_to_string(self.run.join(name)).ok()
     }
 
-    /// Who runs now.
     pub fn roster(&self) -> Vec<Entry> {
         let Some(text) = self.file("processes.json") else { return Vec::new() };
         let entries: serde_json::Value = serde_json::from_str(&text).unwrap();

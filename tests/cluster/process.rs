@@ -66,7 +66,6 @@ impl Process {
         Self::spawn(folder, name, command)
     }
 
-    /// Starts any command.
     pub fn spawn(folder: &Path, name: &str, mut command: Command) -> Self {
         let file = |ending: &str| {
             File::options().create(true).append(true).open(folder.join(format!("{name}.{ending}"))).unwrap()
@@ -161,7 +160,6 @@ pub fn get(base: &str, path: &str) -> Option<String> {
     text.split_once("\r\n\r\n").map(|(_, body)| body.to_owned())
 }
 
-/// The last lines.
 pub fn tail(text: &str) -> String {
     let lines: Vec<_> = text.lines().collect();
     lines[lines.len().saturating_sub(25)..].join("\n")

@@ -54,7 +54,6 @@ pub enum AleError {
     /// The ROM file cannot be opened or read.
     #[error("cannot read the ROM {}: {source}; run `make setup` to restore it", path.display())]
     Unreadable {
-        /// The file.
         path: PathBuf,
         /// What the system says.
         source: std::io::Error,

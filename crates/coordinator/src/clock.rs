@@ -18,7 +18,6 @@ impl Clock {
         Self::new(Instant::now)
     }
 
-    /// The time now.
     pub fn now(&self) -> Instant {
         (self.0)()
     }

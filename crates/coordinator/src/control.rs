@@ -28,7 +28,6 @@ const FEW_INSERTS: u64 = 64;
 /// The agent steps counted of one shard incarnation, as stored in a checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ShardCount {
-    /// The shard's incarnation.
     pub incarnation: u32,
     /// Agent steps of that incarnation that are in the run's total.
     pub agent_steps: u64,
@@ -43,7 +42,6 @@ pub enum BlockedOn {
     Filling {
         /// Items held by the reachable shards.
         items: u64,
-        /// Items needed.
         min_size: u64,
     },
     /// The learner is ahead of the actors.
@@ -98,7 +96,6 @@ pub struct Control {
 
 #[derive(Clone, Debug)]
 struct ShardState {
-    /// The newest status.
     status: ShardStatus,
     /// Since this control was created.
     has_answered: bool,
@@ -212,7 +209,6 @@ impl Control {
         self.settle();
     }
 
-    /// Counts samples drawn.
     pub fn sampled(&mut self, count: u64) {
         self.samples += count;
     }

@@ -49,7 +49,6 @@ pub enum Shards {
     ByAddress(Vec<Address>),
     /// Shards with known ids, whose addresses may change.
     ById {
-        /// The shards' ids.
         ids: Vec<String>,
         /// Where each was found; [`unknown_address`] if it was not.
         addresses: Vec<Address>,

@@ -25,7 +25,6 @@ pub const REPORTS_MAX: usize = 1024;
 pub struct RunInfo {
     /// The run's name, unique over all runs.
     pub run: String,
-    /// The learner's incarnation.
     pub incarnation: u32,
     /// The run's configuration as JSON.
     pub config: String,
@@ -50,11 +49,9 @@ type Published = watch::Sender<Option<Arc<Weights>>>;
 pub struct Hub {
     run_info: RunInfo,
     clock: Clock,
-    /// The run directory.
     directory: PathBuf,
     members: Mutex<Members>,
     inputs: HubInputs,
-    /// For actors.
     weights: Published,
     /// For evaluators: the newest weights whose evaluation was requested.
     evaluation: Published,
@@ -93,7 +90,6 @@ impl Hub {
         &self.run_info
     }
 
-    /// The run directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }

@@ -40,7 +40,6 @@ pub struct ShardPool {
 
 /// The items that one shard has drawn.
 pub struct ShardBatch {
-    /// The shard's number.
     pub shard: usize,
     pub batch: PackedBatch,
 }

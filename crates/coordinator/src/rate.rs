@@ -117,7 +117,6 @@ pub enum RateError {
     /// Both sides could block on each other.
     #[error("slack must be at least {least} samples or both sides could block, got {slack}")]
     Slack {
-        /// The slack requested.
         slack: f64,
         /// The least that cannot stall.
         least: f64,

@@ -52,7 +52,6 @@ struct Saved {
 /// Which shard answered at the address of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// The expected shard.
     Expected,
     /// The expected shard, for the first time since this start of the learner.
     FirstAnswer,

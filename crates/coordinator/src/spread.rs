@@ -20,7 +20,6 @@ pub struct Masses(Vec<f64>);
 /// The position of one draw.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplePoint {
-    /// The shard's number.
     pub shard: usize,
     /// Fraction of the shard's mass, in [0, 1).
     pub within: f64,

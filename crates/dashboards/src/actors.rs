@@ -5,7 +5,6 @@ use crate::panel::{Dashboard, Panel, Row, Unit, percentile, rate};
 /// Updates by which the median actor's weights are behind the newest.
 pub(crate) const MEDIAN_LAG: &str = "quantile(0.5, clamp_min(scalar(max(quiver_learner_weights_version)) - quiver_actor_weights_version{job=\"actor\"}, 0))";
 
-/// The dashboard.
 pub fn dashboard() -> Dashboard {
     Dashboard {
         name: "actors",

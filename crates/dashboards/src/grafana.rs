@@ -13,7 +13,6 @@ const DATA_SOURCE: &str = "quiver-prometheus";
 /// The version of the format that this is written in.
 const SCHEMA_VERSION: u32 = 39;
 
-/// The file.
 pub fn file(dashboard: &Dashboard) -> String {
     let text = serde_json::to_string_pretty(&json(dashboard)).expect("strings and numbers");
     text + "\n"

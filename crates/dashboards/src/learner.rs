@@ -3,7 +3,6 @@
 use crate::overview::score;
 use crate::panel::{Dashboard, Panel, Row, Unit, percentile, rate};
 
-/// The dashboard.
 pub fn dashboard() -> Dashboard {
     Dashboard {
         name: "learner",

@@ -9,7 +9,6 @@ const TIME_LEFT: &str = "clamp_min(max(quiver_learner_frames_budget) - max(quive
 /// counter and show a peak.
 const STORED: &str = "clamp_min(max(deriv(quiver_learner_frames[1m])), 0)";
 
-/// The dashboard.
 pub fn dashboard() -> Dashboard {
     Dashboard {
         name: "overview",

@@ -26,14 +26,12 @@ impl Dashboard {
 /// Panels under one heading; as many beside each other as fit.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The heading.
     pub title: &'static str,
     /// From left to right.
     pub panels: Vec<Panel>,
 }
 
 impl Row {
-    /// A row.
     pub fn new(title: &'static str, panels: impl IntoIterator<Item = Panel>) -> Self {
         Self { title, panels: panels.into_iter().collect() }
     }
@@ -57,7 +55,6 @@ pub enum Shape {
     Heatmap,
 }
 
-/// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A number of things, or a number without a unit; shortened to k, M, G.
@@ -81,16 +78,12 @@ pub struct Query {
     pub expression: &'static str,
 }
 
-/// One picture.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// What it shows.
     pub title: &'static str,
     /// How to read it, in a sentence or two.
     pub about: &'static str,
-    /// How it looks.
     pub shape: Shape,
-    /// What is measured.
     pub unit: Unit,
     /// Columns that it takes.
     pub width: u32,

@@ -22,13 +22,10 @@ pub struct Prometheus {
 /// A query that has nothing to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Silent {
-    /// Which dashboard.
     pub dashboard: &'static str,
-    /// Which panel.
     pub panel: &'static str,
     /// Which of its queries.
     pub expression: String,
-    /// What came instead.
     pub reason: String,
 }
 

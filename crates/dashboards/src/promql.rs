@@ -3,7 +3,6 @@
 /// A metric that an expression names, and what it asks of its labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
-    /// The metric.
     pub name: String,
     /// Label and value of each matcher; the alternatives of a pattern are values of their own.
     pub matchers: Vec<(String, String)>,

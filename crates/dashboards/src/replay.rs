@@ -2,7 +2,6 @@
 
 use crate::panel::{Dashboard, Panel, Row, Unit, percentile};
 
-/// The dashboard.
 pub fn dashboard() -> Dashboard {
     Dashboard {
         name: "replay",

@@ -43,16 +43,13 @@ impl Tournament {
 /// A run's weights, loaded and ready to act.
 pub struct LoadedAgent {
     pub network: QNetwork,
-    /// The algorithm.
     pub agent: Arc<dyn agents::Agent>,
     pub resolved: Resolved,
     /// How it chooses actions.
     pub policy: EvaluationPolicy,
     /// Frames and updates of the training that produced the weights.
     pub age: (u64, u64),
-    /// The checkpoint's name.
     pub checkpoint: String,
-    /// The environment's spec.
     pub spec: envs::Spec,
 }
 

@@ -26,7 +26,6 @@ pub struct Lockstep {
     pub resolved: Resolved,
     /// Networks, optimiser and replay.
     pub trainer: Trainer<LocalReplay>,
-    /// The environments.
     pub player: Lanes,
     /// Emulator frames so far.
     pub frames: u64,
@@ -45,7 +44,6 @@ pub struct Turn {
 }
 
 impl Lockstep {
-    /// A new run.
     pub fn new(resolved: Resolved) -> Result<Self> {
         let settings = &resolved.settings;
         let device = agents::device::open(settings.device)?;

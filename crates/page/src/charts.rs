@@ -21,7 +21,6 @@ pub struct Chart {
     /// Unique id on the page.
     pub id: &'static str,
     pub heading: &'static str,
-    /// Text alternative.
     pub text: String,
     panel: Panel,
 }

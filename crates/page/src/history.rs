@@ -59,7 +59,6 @@ pub struct History {
 }
 
 impl History {
-    /// An empty history.
     #[expect(clippy::new_without_default, reason = "a history starts explicitly, never as a fallback")]
     pub fn new() -> Self {
         Self {
@@ -98,7 +97,6 @@ impl History {
         }
     }
 
-    /// The newest sample.
     pub fn now(&self) -> Option<&Sample> {
         self.recent.back()
     }

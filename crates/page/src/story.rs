@@ -25,9 +25,7 @@ const PREPARES_ALWAYS: f64 = 0.85;
 /// The state of a learner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LearnerState {
-    /// No sample yet.
     Starting,
-    /// It makes updates.
     Training,
     /// It makes no updates, because it is blocked.
     Waiting,
@@ -53,7 +51,6 @@ impl LearnerState {
 /// Shares of the wall time. The three shares of the training thread sum to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shares {
-    /// Updates.
     pub training: f64,
     /// Waiting for a batch.
     pub waiting: f64,

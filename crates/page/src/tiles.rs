@@ -6,7 +6,6 @@ use settings::units::grouped;
 use crate::charts::short;
 use crate::story::Story;
 
-/// A current figure.
 pub struct Tile {
     label: &'static str,
     value: String,

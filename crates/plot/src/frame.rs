@@ -40,7 +40,6 @@ impl AxisScale {
         self.ends.0
     }
 
-    /// What is shown.
     pub fn values(&self) -> &Range<f64> {
         &self.values
     }

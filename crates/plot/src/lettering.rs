@@ -35,7 +35,6 @@ impl Lettering {
     }
 }
 
-/// Measures words.
 pub struct Fonts {
     regular: Font,
     bold: Font,

@@ -23,13 +23,31 @@ pub struct Sheet {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mark {
     /// A line through points. Always opaque.
-    Line { points: Vec<Point>, stroke: Stroke },
+    Line {
+        points: Vec<Point>,
+        stroke: Stroke,
+    },
     /// A filled polygon.
-    Area { corners: Vec<Point>, ink: Ink, opacity: f64 },
-    /// A filled circle.
-    Disc { centre: Point, radius: f64, ink: Ink, opacity: f64 },
+    Area {
+        corners: Vec<Point>,
+        ink: Ink,
+        opacity: f64,
+    },
+    Disc {
+        centre: Point,
+        radius: f64,
+        ink: Ink,
+        opacity: f64,
+    },
     /// A line of words; `at` is on their baseline.
-    Words { words: String, at: Point, lettering: Lettering, ink: Ink, anchor: Anchor, upwards: bool },
+    Words {
+        words: String,
+        at: Point,
+        lettering: Lettering,
+        ink: Ink,
+        anchor: Anchor,
+        upwards: bool,
+    },
 }
 
 /// How a line is drawn.
@@ -44,11 +62,8 @@ pub struct Stroke {
 /// Which part of a line of words is at its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
-    /// Its beginning.
     Start,
-    /// Its middle.
     Middle,
-    /// Its end.
     End,
 }
 
@@ -63,7 +78,6 @@ impl Mark {
         Self::Words { words: words.into(), at, lettering, ink, anchor, upwards: false }
     }
 
-    /// A straight line.
     pub fn stroke(from: Point, to: Point, ink: Ink, width: f64) -> Self {
         Self::Line { points: vec![from, to], stroke: Stroke { ink, width, dashes: None } }
     }

@@ -42,7 +42,6 @@ pub enum PlotError {
     Png(#[source] Box<dyn Error + Send + Sync>),
 }
 
-/// A picture.
 #[derive(Clone, Debug)]
 pub struct Page {
     /// In bold above everything.

@@ -21,7 +21,6 @@ const SMALL_TICK: f64 = 2.5;
 /// Between the numbers of an axis, at least.
 const BETWEEN: f64 = 14.0;
 
-/// One chart.
 #[derive(Clone, Debug)]
 pub struct Panel {
     title: String,

@@ -51,7 +51,6 @@ pub fn escaped(text: &str) -> String {
 /// Who decides on colours.
 #[derive(Clone, Copy)]
 enum Colours {
-    /// The file.
     Fixed,
     /// The style of the HTML page, by class.
     Themed,

@@ -21,7 +21,6 @@ pub struct LaneKey {
 /// all it published before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WeightsVersion {
-    /// The learner's incarnation.
     pub incarnation: u32,
     /// How many versions that incarnation had published before this one.
     pub number: u64,
@@ -106,7 +105,6 @@ pub struct Chunk {
     pub sequence: u64,
     /// Number in the lane of the first of `steps`, from 0.
     pub first_step: u64,
-    /// Consecutive new steps.
     pub steps: Vec<Step>,
     /// The packed frames of the steps, without gaps.
     pub frames: Bytes,

@@ -8,7 +8,6 @@ use crate::key::ItemKey;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Counters {
-    /// Chunks stored.
     pub chunks: u64,
     /// Chunks that were stored before, and dropped.
     pub duplicate_chunks: u64,
@@ -26,13 +25,11 @@ pub struct Counters {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct TableCounters {
-    /// Items stored.
     pub inserts: u64,
     /// Items evicted from a full table.
     pub evicted: u64,
     /// Items removed because a chunk that they need was reclaimed.
     pub reclaimed_items: u64,
-    /// Items sampled.
     pub samples: u64,
     /// Items removed after `max_times_sampled`.
     pub used_up: u64,
@@ -62,7 +59,6 @@ impl std::ops::AddAssign for TableCounters {
 pub struct Inserted {
     /// The chunk was stored before. The call changed nothing.
     pub duplicate: bool,
-    /// Items stored.
     pub items: u64,
     /// Items dropped because frames that they need were lost or reclaimed.
     pub items_without_frames: u64,
@@ -70,7 +66,6 @@ pub struct Inserted {
     pub chunks_lost: u64,
 }
 
-/// One sampled item.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Draw {
     pub key: ItemKey,
@@ -85,7 +80,6 @@ pub struct Draw {
 /// The result of priority updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Updated {
-    /// Items changed.
     pub applied: u64,
     /// Items that are no longer stored.
     pub stale: u64,

@@ -75,7 +75,6 @@ impl ShardStatus {
 /// A caller that is blocked on a shard.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BlockedCaller {
-    /// The caller.
     pub who: String,
     /// What the caller waits for.
     pub on: String,
@@ -88,14 +87,12 @@ pub struct BlockedCaller {
 pub struct Allowance {
     /// The incarnation of the shard whose counters are meant.
     pub incarnation: u32,
-    /// Inserts in total.
     pub inserts: u64,
 }
 
 /// What all shards of a run hold together, and what sampling is blocked on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReplayStatus {
-    /// Shards that answer.
     pub shards: u32,
     /// Transitions in the shards that answer.
     pub items: u64,

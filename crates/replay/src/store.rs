@@ -251,7 +251,6 @@ impl Store {
         Some(self.view(table, slot))
     }
 
-    /// The current options.
     pub fn options(&self) -> &StoreOptions {
         &self.options
     }

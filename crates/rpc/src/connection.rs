@@ -99,7 +99,6 @@ pub(crate) struct CutOff {
     pub not_tls: IntCounter,
 }
 
-/// An accepted connection.
 pub(crate) struct Connection {
     socket: Socket,
     /// Present until the whole preface has arrived.

@@ -17,13 +17,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The state of one shard at one moment.
 #[derive(Clone, Debug)]
 pub struct Inspection {
-    /// The shard's address.
     pub address: Address,
     /// When the shard answered.
     pub at: Instant,
     /// The shard's description of itself.
     pub info: v1::InfoReply,
-    /// Counters and contents.
     pub status: ShardStatus,
     /// Index of the inspected table.
     pub table: usize,

@@ -47,7 +47,6 @@ pub struct Refused(pub String);
 pub struct WeightsUpdate {
     /// Agent steps of the whole run.
     pub agent_steps: u64,
-    /// The newest weights.
     pub weights: Option<Arc<Weights>>,
     /// The run has ended.
     pub finished: bool,

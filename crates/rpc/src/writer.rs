@@ -37,7 +37,6 @@ const WARN_INTERVAL: Duration = Duration::from_secs(10);
 /// State of a writer's connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriterState {
-    /// Connected.
     Open,
     /// Blocked or disconnected for the given reason, and retrying.
     Waiting(String),
@@ -59,7 +58,6 @@ impl WriterState {
 /// Counters of a writer.
 #[derive(Debug, Default)]
 pub struct Sent {
-    /// Acknowledged chunks.
     pub chunks: AtomicU64,
     /// Acknowledged chunks that the shard had already stored.
     pub duplicates: AtomicU64,

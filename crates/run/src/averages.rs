@@ -54,7 +54,6 @@ impl Averages {
         Self { sums: Figures::default(), count: 0, since: now, since_frames: frames, loss: None }
     }
 
-    /// Adds one update.
     pub fn add(&mut self, update: &Figures) {
         let Figures { loss, td_error, q, entropy, gradient_norm, importance_weight } = update;
         self.sums.loss += loss;

@@ -12,14 +12,12 @@ pub use value::Strategy;
 use settings::choices::{Device, EvaluationPolicy};
 use settings::resolve::Resolved;
 
-/// One command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Command {
     /// Check that libtorch loads and computes, and print the number of GPUs.
     Probe,
     /// Train a new run, or resume one.
     Train {
-        /// The run's directory.
         run: PathBuf,
         resolved: Box<Resolved>,
         /// Whether to resume from the newest checkpoint.
@@ -28,7 +26,6 @@ pub enum Command {
     /// Play whole games with a run's weights and print the scores.
     Evaluate {
         agent: TrainedAgent,
-        /// Number of games.
         episodes: u32,
         /// Print JSON instead of text.
         json: bool,
@@ -53,7 +50,6 @@ pub struct PaperCommand {
     pub full: bool,
     /// Random seed; the first seed of a sweep.
     pub seed: u64,
-    /// Directory for results.
     pub out: PathBuf,
     /// The runs of figure 6; `None` for other figures.
     pub sweep: Option<Sweep>,
@@ -84,7 +80,6 @@ pub struct Sweep {
     /// Canonical names.
     pub games: Vec<String>,
     pub strategies: Vec<Strategy>,
-    /// Number of seeds.
     pub seeds: u64,
     /// Number of runs that train at a time.
     pub parallel: usize,
@@ -101,7 +96,6 @@ pub struct Sweep {
 /// A trained agent to load: a run, one of its checkpoints, and how the agent acts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrainedAgent {
-    /// The run's directory.
     pub run: PathBuf,
     /// A checkpoint's name: `final`, `best` or a number. `None` takes the first that exists of `final`, `best`, the newest.
     pub checkpoint: Option<String>,

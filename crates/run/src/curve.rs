@@ -10,7 +10,6 @@ pub const TRAINING_POINTS_MAX: usize = 120;
 /// An evaluation as a point of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CurvePoint {
-    /// Frames trained.
     pub frames: f64,
     /// Mean score.
     pub mean: f64,

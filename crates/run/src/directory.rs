@@ -36,7 +36,6 @@ pub enum RunDirError {
     /// A line of a record can't be parsed.
     #[error("{path} is damaged in line {line}: {what}; restore or delete that line")]
     Damaged {
-        /// The file.
         path: String,
         /// Counted from 1.
         line: usize,
@@ -103,7 +102,6 @@ impl RunDir {
         }
     }
 
-    /// The directory itself.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -15,7 +15,6 @@ use crate::record::Evaluation;
 pub enum Event {
     /// The run directory exists and is locked, and the learner listens.
     Ready {
-        /// The directory.
         run_dir: PathBuf,
         /// Frames so far: 0 for a new run.
         frames: u64,
@@ -25,15 +24,9 @@ pub enum Event {
     /// The result of an evaluation.
     Evaluation(Evaluation),
     /// A message for the user, such as: resuming from a checkpoint.
-    Note {
-        /// One line.
-        text: String,
-    },
+    Note { text: String },
     /// Stopped on request, with a checkpoint to resume from.
-    Stopped {
-        /// Frames so far.
-        frames: u64,
-    },
+    Stopped { frames: u64 },
     /// The frame budget is reached and everything is written.
     Finished(RunOutcome),
 }
@@ -41,9 +34,7 @@ pub enum Event {
 /// How far training has come, and how fast it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProgressUpdate {
-    /// Frames so far.
     pub frames: u64,
-    /// Updates so far.
     pub updates: u64,
     /// Rate over the last seconds.
     pub frames_per_second: f64,
@@ -64,11 +55,8 @@ pub struct ProgressUpdate {
 /// The results of a finished run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunOutcome {
-    /// Frames trained.
     pub frames: u64,
-    /// Updates made.
     pub updates: u64,
-    /// Seconds of training.
     pub seconds: f64,
     /// The agent's final evaluation, then the baselines'.
     pub evaluations: Vec<Evaluation>,

@@ -85,7 +85,6 @@ impl ProgressDisplay {
         }
     }
 
-    /// Prints an evaluation.
     pub fn evaluated(&self, evaluation: &Evaluation) {
         let what = match evaluation.player.as_str() {
             AGENT => "evaluation",
@@ -122,7 +121,6 @@ impl ProgressDisplay {
         }
     }
 
-    /// Removes the bar.
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }

@@ -22,18 +22,14 @@ pub struct Episode {
     pub frames: u64,
     /// Unclipped score.
     pub score: f64,
-    /// Agent steps.
     pub steps: u64,
     /// Whether the time limit cut it off.
     pub truncated: bool,
 }
 
-/// An evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// Frames trained.
     pub frames: u64,
-    /// Updates made.
     pub updates: u64,
     /// The player: `agent`, `random`, `untrained` or `constant <ACTION>`.
     pub player: String,
@@ -67,9 +63,7 @@ impl Evaluation {
 /// Means over the updates since the previous entry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Training {
-    /// Frames so far.
     pub frames: u64,
-    /// Updates so far.
     pub updates: u64,
     /// Mean loss.
     pub loss: f64,
@@ -167,7 +161,6 @@ impl Record {
         Ok(cut)
     }
 
-    /// Appends an episode.
     pub fn episode(&mut self, episode: &Episode) -> io::Result<()> {
         self.line(EPISODES, episode)?;
         self.scalars(
@@ -176,7 +169,6 @@ impl Record {
         )
     }
 
-    /// Appends an evaluation.
     pub fn evaluation(&mut self, evaluation: &Evaluation) -> io::Result<()> {
         self.line(EVALUATIONS, evaluation)?;
         if evaluation.player == AGENT {
@@ -185,7 +177,6 @@ impl Record {
         Ok(())
     }
 
-    /// Appends training figures.
     pub fn training(&mut self, training: &Training) -> io::Result<()> {
         self.line(TRAINING, training)?;
         let values = [

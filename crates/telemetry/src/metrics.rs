@@ -63,7 +63,6 @@ impl NewMetric<'_> {
         self.add(Counter::new(name, help))
     }
 
-    /// A gauge.
     pub fn gauge(self, name: &str, help: &str) -> Gauge {
         self.add(Gauge::new(name, help))
     }

@@ -18,7 +18,6 @@ impl Priority {
         if value.is_finite() && value >= 0.0 { Ok(Self(value)) } else { Err(InvalidPriority(value)) }
     }
 
-    /// The number itself.
     pub fn get(self) -> f64 {
         self.0
     }

@@ -45,7 +45,6 @@ pub struct Definition {
 pub struct PriorityInputs<'a> {
     /// Q(s,·) of the network that acted or learns.
     pub q: &'a [f64],
-    /// The action taken.
     pub action: usize,
     /// TD: the target of Q(s,a) less Q(s,a).
     pub td: f64,
@@ -67,7 +66,6 @@ impl Definition {
 crate::listed!(Definition, "strategy", LIST);
 
 impl Strategy {
-    /// Every item alike.
     pub const UNIFORM: Self = Choice::of(&uniform::DEFINITION);
     /// Prioritized experience replay (Schaul et al., 2016).
     pub const PER: Self = Choice::of(&per::DEFINITION);

@@ -64,7 +64,6 @@ fn stored(decision: Result<InsertDecision, Refusal>) -> bool {
     }
 }
 
-/// The batch alone.
 fn draw(shard: &mut Shard, points: &[f64]) -> Result<proto::v1::Batch, Refusal> {
     shard.sample(&learner(1), 0, points, None, None).map(|(batch, _)| batch.finish())
 }

@@ -269,7 +269,6 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     })
 }
 
-/// An insert stream.
 pub struct Writing {
     pub requests: mpsc::Sender<v1::InsertRequest>,
     pub replies: Streaming<v1::InsertReply>,
@@ -321,7 +320,6 @@ impl Writing {
     }
 }
 
-/// A sample stream.
 pub struct Sampling {
     pub requests: mpsc::Sender<v1::SampleRequest>,
     pub replies: Streaming<v1::SampleReply>,

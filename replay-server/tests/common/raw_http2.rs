@@ -27,7 +27,6 @@ impl Raw {
         self.frame(SETTINGS, 0, 0, &[]).await;
     }
 
-    /// Opens a call.
     pub async fn call(&mut self, stream: u32, path: &str) {
         let mut block = Vec::new();
         for (name, value) in [

@@ -11,9 +11,7 @@ pub struct Heard {
     pub inserts: u64,
     /// Agent steps stored since that start.
     pub agent_steps: u64,
-    /// Items it holds.
     pub items: u64,
-    /// What it weighs.
     pub mass: f64,
 }
 

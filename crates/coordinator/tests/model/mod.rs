@@ -147,7 +147,6 @@ impl World {
         &self.learner.as_ref().expect("the learner is up").control
     }
 
-    /// Somebody does something.
     pub fn turn(&mut self) {
         let (actors, learner) = (self.config.actor_turns, self.config.learner_turns);
         match self.rng.random_range(0..10) {

@@ -132,7 +132,6 @@ impl DirectorySlot {
         &self.directory
     }
 
-    /// Persists the manifest.
     pub fn save_manifest(&mut self, manifest: StoreManifest) -> Result<(), DirectoryError> {
         let identity =
             Identity { manifest: Some(StoreManifest { boot: boot(), ..manifest }), ..self.identity.clone() };

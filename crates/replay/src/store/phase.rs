@@ -52,7 +52,6 @@ impl Phase {
         Some((after, since_start))
     }
 
-    /// The stored form.
     pub fn to_bytes(self) -> (u8, u8) {
         match self {
             Phase::Between => (0, 0),

@@ -120,7 +120,6 @@ pub(crate) struct ItemRecord {
     pub number: u64,
     /// Number in the lane of its first step.
     pub first: u64,
-    /// The initial priority.
     pub priority: f64,
     /// Index of the item in its table.
     pub slot: u32,

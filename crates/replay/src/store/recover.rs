@@ -20,9 +20,7 @@ use crate::store::table::{ItemState, Origin};
 /// What was recovered, and what was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Chunks recovered.
     pub chunks: u64,
-    /// Items recovered.
     pub items: u64,
     /// Chunks that were missing or damaged.
     pub damaged_chunks: u64,

@@ -98,7 +98,6 @@ impl Table {
         reserve(capacity.saturating_mul(size_of::<ItemNode>()))
     }
 
-    /// The current options.
     pub fn options(&self) -> &TableOptions {
         &self.options
     }

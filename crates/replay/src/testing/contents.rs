@@ -7,7 +7,6 @@ use crate::{ItemKey, KEY_DISTANCE_MAX, LaneKey, Store, Taken};
 /// Everything that can be seen of an item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
-    /// Its lane.
     pub lane: LaneKey,
     /// Number of its first step.
     pub first: u64,
@@ -19,9 +18,7 @@ pub struct Item {
     pub state: Vec<usize>,
     /// Packed frames, and whether each is a key frame.
     pub frames: Vec<(Vec<u8>, bool)>,
-    /// Its steps.
     pub steps: Vec<Taken>,
-    /// Its priority.
     pub priority: f64,
     /// Draws of it.
     pub times_sampled: u32,

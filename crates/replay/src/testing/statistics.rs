@@ -19,9 +19,7 @@ pub const CONSTANT: f64 = 0.01;
 /// Items and scale of priorities, by shard. Shards differ in size and in how large their priorities are.
 pub const SIZES_AND_SCALES: [(usize, f64); 4] = [(40, 1.0), (150, 0.3), (7, 5.0), (90, 2.0)];
 
-/// One draw.
 pub struct Drawn {
-    /// Its number.
     pub item: usize,
     /// P(i) as the draw reports it: the known share of its shard times the exact probability inside.
     pub probability: f64,

@@ -316,7 +316,6 @@ impl NaiveTable {
         }
     }
 
-    /// Counts a draw.
     pub fn draw(&mut self, number: usize) {
         let item = &mut self.items[number];
         item.times_sampled += 1;

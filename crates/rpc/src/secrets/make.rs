@@ -45,7 +45,6 @@ const HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// Clocks of machines differ, so certificates are valid from a little before their creation.
 const CLOCK_SKEW: time::Duration = time::Duration::DAY;
 
-/// Folders of servers.
 const SERVERS: [Role; 2] = [Role::Replay, Role::Learner];
 /// Folders of callers, with the roles of each.
 const CALLERS: [(&str, &[Role]); 4] = [
