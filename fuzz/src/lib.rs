@@ -56,7 +56,7 @@ targets! {
     wire_insert: 2_000,
     wire_batch: 10_000,
     wire_messages: 20_000,
-    wire_standing: 20_000,
+    wire_status: 20_000,
     service: 100,
     snapshot: 200,
     shard_json: 5_000,

@@ -51,7 +51,7 @@ telemetry::metrics! {
         pub samples: IntCounter = new.counter("quiver_learner_samples_total", "Transitions sampled by this process"),
         pub inserts: IntCounter = new.counter(
             "quiver_learner_inserts_total",
-            "Transitions inserted into all shards, as this process heard",
+            "Transitions inserted into all shards, as shards reported to this process",
         ),
         pub samples_per_insert: Gauge =
             new.gauge("quiver_learner_samples_per_insert", "Samples per insert since the ratio began"),

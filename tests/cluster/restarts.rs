@@ -116,7 +116,7 @@ fn an_actor_that_loses_its_place_joins_again_as_a_new_one() {
     });
     until("both are there", || cluster.learner.metric("quiver_learner_members{role=\"actor\"}") == 2.0);
     for actor in [0, 1] {
-        until(&format!("actor {actor} is heard"), || !incarnations(&cluster, 0, actor).is_empty());
+        until(&format!("actor {actor} has joined"), || !incarnations(&cluster, 0, actor).is_empty());
     }
     let newest = |actor| incarnations(&cluster, 0, actor).last().copied();
     assert!(newest(0) < newest(1), "who was replaced is the newer one now");

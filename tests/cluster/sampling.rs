@@ -65,8 +65,8 @@ impl Shards {
                 shard_config(),
                 index as u64,
             ));
-            let news = shards.news(index).await;
-            shards.incarnations.push(news.incarnation);
+            let status = shards.status(index).await;
+            shards.incarnations.push(status.incarnation);
         }
         for (index, (size, scale)) in SIZES_AND_SCALES.into_iter().enumerate() {
             let priorities: Vec<f64> = (0..size).map(|_| scale * rng.random_range(0.05..1.0)).collect();
@@ -80,12 +80,12 @@ impl Shards {
     }
 
     /// Asks until the shard answers; its process may just be starting.
-    async fn news(&mut self, index: usize) -> replay::ShardStatus {
+    async fn status(&mut self, index: usize) -> replay::ShardStatus {
         let client = &mut self.clients[index];
         patiently(async {
             loop {
                 match client.grant(None, 0, Duration::ZERO, false).await {
-                    Ok(news) => return news,
+                    Ok(status) => return status,
                     Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
                 }
             }
@@ -122,7 +122,7 @@ impl Shards {
         })
         .await;
         self.priorities[index].extend(priorities);
-        assert_eq!(self.news(index).await.first_table().items, inserts);
+        assert_eq!(self.status(index).await.first_table().items, inserts);
     }
 
     /// Gives items of a shard new priorities.
@@ -142,7 +142,7 @@ impl Shards {
     async fn masses(&mut self) -> Masses {
         let mut masses = Vec::new();
         for index in 0..4 {
-            masses.push(self.news(index).await.first_table().mass);
+            masses.push(self.status(index).await.first_table().mass);
         }
         Masses::new(masses)
     }
@@ -174,7 +174,7 @@ impl Shards {
         drawn
     }
 
-    /// Changes two shards after their masses were heard: the first grows, the second has new priorities. Gives the
+    /// Changes two shards after their masses were reported: the first grows, the second has new priorities. Gives the
     /// masses of before.
     async fn change(&mut self, rng: &mut ChaCha8Rng) -> Vec<f64> {
         let old = true_masses(&self.priorities);

@@ -3,8 +3,8 @@
 //! Seeds are fixed. What is compared after every turn is in `model`: each step counted once, the right reason to wait,
 //! nothing drawn from too little, the ratio within its bound.
 
-mod heard;
 mod model;
+mod shard_counts;
 
 use coordinator::control::BlockedOn;
 use model::{Config, Target, Way, World};

@@ -1,14 +1,14 @@
-//! What a learner has heard, kept in another way than `Control` does: every count of every incarnation.
+//! An independent account of what shards reported: every count of every incarnation, which `Control` does not keep.
 
 use std::collections::BTreeMap;
 
-use crate::heard::Heard;
+use crate::shard_counts::ShardCounts;
 
 #[derive(Clone, Debug)]
 pub struct Book {
-    /// The most heard of each start of each shard: inserts, agent steps.
+    /// The largest counts reported by each incarnation of each shard: inserts, agent steps.
     counts: BTreeMap<(usize, u32), (u64, u64)>,
-    newest: Vec<Option<Heard>>,
+    newest: Vec<Option<ShardCounts>>,
     present: Vec<bool>,
     /// Drawn by this learner.
     pub samples: u64,
@@ -27,15 +27,16 @@ impl Book {
         Self { counts: self.counts.clone(), ..Self::new(self.newest.len()) }
     }
 
-    pub fn heard(&mut self, shard: usize, news: Heard, min_size: u64) {
-        let order = |heard: Heard| (heard.inserts, heard.agent_steps);
-        let older = |newest: Heard| newest.incarnation == news.incarnation && order(news) < order(newest);
+    pub fn reported(&mut self, shard: usize, counts: ShardCounts, min_size: u64) {
+        let order = |reported: ShardCounts| (reported.inserts, reported.agent_steps);
+        let older =
+            |newest: ShardCounts| newest.incarnation == counts.incarnation && order(counts) < order(newest);
         if self.newest[shard].is_some_and(older) {
             return;
         }
-        let count = self.counts.entry((shard, news.incarnation)).or_default();
-        *count = (count.0.max(news.inserts), count.1.max(news.agent_steps));
-        (self.newest[shard], self.present[shard]) = (Some(news), true);
+        let count = self.counts.entry((shard, counts.incarnation)).or_default();
+        *count = (count.0.max(counts.inserts), count.1.max(counts.agent_steps));
+        (self.newest[shard], self.present[shard]) = (Some(counts), true);
         self.settle(min_size);
     }
 
@@ -62,8 +63,8 @@ impl Book {
         (0..self.present.len()).filter(|&shard| self.present[shard])
     }
 
-    pub fn newest(&self, shard: usize) -> Heard {
-        self.newest[shard].expect("heard")
+    pub fn newest(&self, shard: usize) -> ShardCounts {
+        self.newest[shard].expect("reported")
     }
 
     /// Of all incarnations.

@@ -51,9 +51,9 @@ impl Config {
 
     /// How far true inserts may be beyond what the samples allow, in a stretch without faults.
     ///
-    /// Room is R = 2·slack/ratio at most, as samples are never more than slack ahead of the inserts heard. A shard is
-    /// allowed E = max(min(R, 64), R/S) more than it had when it was last heard. Take the latest allowance under which
-    /// anything went in. There was room then, so the inserts heard were within what is allowed, and each shard is at most
+    /// Room is R = 2·slack/ratio at most, as samples are never more than slack ahead of the inserts reported. A shard is
+    /// allowed E = max(min(R, 64), R/S) more than it had when it was last reported. Take the latest allowance under which
+    /// anything went in. There was room then, so the inserts reported were within what is allowed, and each shard is at most
     /// E and the rest of a chunk beyond that.
     pub fn overdraw(&self) -> f64 {
         let Some(ratio) = self.ratio else { return f64::INFINITY };

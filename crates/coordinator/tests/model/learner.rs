@@ -7,7 +7,7 @@ use rand::RngExt;
 
 use super::book::Book;
 use super::{Config, Message, Part, World};
-use crate::heard::Heard;
+use crate::shard_counts::ShardCounts;
 
 /// Requests to one shard in flight that ask for the status only.
 const POLLS_MAX: u64 = 3;
@@ -38,11 +38,18 @@ impl Learner {
         !self.owed.is_empty()
     }
 
-    pub fn reply(&mut self, shard: usize, news: Option<Heard>, part: Part, drawn: bool, min_size: u64) {
-        match news {
-            Some(news) => {
-                self.control.update_status(shard, news.status());
-                self.book.heard(shard, news, min_size);
+    pub fn reply(
+        &mut self,
+        shard: usize,
+        counts: Option<ShardCounts>,
+        part: Part,
+        drawn: bool,
+        min_size: u64,
+    ) {
+        match counts {
+            Some(counts) => {
+                self.control.update_status(shard, counts.status());
+                self.book.reported(shard, counts, min_size);
             }
             None => {
                 self.control.mark_unreachable(shard);
@@ -54,7 +61,7 @@ impl Learner {
         assert_eq!(self.control.items(), self.book.items());
         match part {
             None => self.polls[shard] -= 1,
-            Some((batch, count)) if drawn && news.is_some() => {
+            Some((batch, count)) if drawn && counts.is_some() => {
                 let missing = self.batches.get_mut(&batch).expect("it is in flight");
                 *missing -= count;
                 if *missing == 0 {
@@ -110,7 +117,7 @@ impl Learner {
         };
         for shard in (0..config.shards).filter(|shard| !book.strangers().contains(shard)) {
             let granted =
-                self.control.allowance(shard).expect("it was heard").inserts - book.newest(shard).inserts;
+                self.control.allowance(shard).expect("it was reported").inserts - book.newest(shard).inserts;
             assert!(granted <= most, "{granted} granted at once, {most} are right");
         }
     }
@@ -119,7 +126,7 @@ impl Learner {
         let shard = self.book.reachable().next().expect("some shard holds something");
         let newest = self.book.newest(shard);
         let mut control = self.control.clone();
-        control.update_status(shard, Heard { inserts: newest.inserts + inserts, ..newest }.status());
+        control.update_status(shard, ShardCounts { inserts: newest.inserts + inserts, ..newest }.status());
         control.can_sample().is_ok()
     }
 
@@ -127,7 +134,7 @@ impl Learner {
     fn check_that_news_can_come(&self) {
         for shard in self.book.reachable() {
             let (until, newest) = (self.control.until_inserts(shard), self.book.newest(shard));
-            let allowance = self.control.allowance(shard).expect("it was heard");
+            let allowance = self.control.allowance(shard).expect("it was reported");
             assert_eq!(allowance.incarnation, newest.incarnation);
             assert!(newest.inserts < until && until <= allowance.inserts, "{until} {allowance:?} {newest:?}");
         }
@@ -186,7 +193,7 @@ impl World {
         }
     }
 
-    /// Asks a shard for news, and grants.
+    /// Requests a shard's counts and grants its allowance.
     pub(super) fn poll(&mut self, shard: usize) {
         let Some(learner) = &mut self.learner else { return };
         if learner.polls[shard] < POLLS_MAX {

@@ -1,7 +1,7 @@
 //! A run without clock, threads or network: shards, actors and a learner around the real [`Control`].
 //!
 //! What the roles say to each other lies on a wire and is delivered in any order, late, or not at all. The world knows
-//! the truth and an independent book of what the learner has heard ([`book`]), and compares after every turn.
+//! the truth and an independent account of what shards reported to the learner ([`book`]), and compares after every turn.
 
 mod book;
 mod config;
@@ -13,7 +13,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use replay::Allowance;
 
-use crate::heard::Heard;
+use crate::shard_counts::ShardCounts;
 use book::Book;
 pub use config::Config;
 use learner::Learner;
@@ -56,7 +56,7 @@ enum Message {
     /// From the learner. No caller awaits the answer to an orphan.
     Request { learner: u32, shard: usize, allowance: Option<Allowance>, part: Part, orphan: bool },
     /// To the learner, `None` if there was no answer.
-    Reply { learner: u32, shard: usize, news: Option<Heard>, part: Part, drawn: bool },
+    Reply { learner: u32, shard: usize, counts: Option<ShardCounts>, part: Part, drawn: bool },
 }
 
 /// Where a stretch without faults began.
@@ -229,20 +229,20 @@ impl World {
             Message::Request { learner, shard, allowance, part, orphan } => {
                 let at = &mut self.shards[shard];
                 let answer = at.answer(learner, allowance);
-                let (news, drawn) = (answer, at.items > 0);
-                if news.is_none() && at.state == State::Paused && (orphan || self.rng.random_bool(0.5)) {
+                let (counts, drawn) = (answer, at.items > 0);
+                if counts.is_none() && at.state == State::Paused && (orphan || self.rng.random_bool(0.5)) {
                     // It may still find this when it resumes.
                     self.wire.push(Message::Request { learner, shard, allowance, part, orphan: true });
                 }
                 if !orphan {
-                    self.wire.push(Message::Reply { learner, shard, news, part, drawn });
+                    self.wire.push(Message::Reply { learner, shard, counts, part, drawn });
                 }
             }
-            Message::Reply { learner, shard, news, part, drawn } => {
+            Message::Reply { learner, shard, counts, part, drawn } => {
                 let min_size = self.config.min_size;
                 if let Some(current) = self.learner.as_mut().filter(|current| current.incarnation == learner)
                 {
-                    current.reply(shard, news, part, drawn, min_size);
+                    current.reply(shard, counts, part, drawn, min_size);
                 }
             }
         }
@@ -260,7 +260,7 @@ impl World {
         assert!((least..=most).contains(&drift), "drift {drift} not in {least}..{most}: {:?}", self.config);
     }
 
-    /// What lives has been heard, and is counted to the last step.
+    /// Every live shard has reported, and all its steps are counted.
     fn check_all_steps_counted(&self) {
         let book = &self.learner.as_ref().expect("the learner is up").book;
         for (index, shard) in self.shards.iter().enumerate() {

@@ -3,7 +3,7 @@
 use replay::Allowance;
 
 use super::Way;
-use crate::heard::Heard;
+use crate::shard_counts::ShardCounts;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum State {
@@ -74,7 +74,7 @@ impl Shard {
     }
 
     /// `None` if it can't be reached. A learner older than the newest known is refused, to which it will not listen.
-    pub fn answer(&mut self, learner: u32, allowance: Option<Allowance>) -> Option<Heard> {
+    pub fn answer(&mut self, learner: u32, allowance: Option<Allowance>) -> Option<ShardCounts> {
         if self.state != State::Up || learner < self.newest_learner {
             return None;
         }
@@ -82,7 +82,7 @@ impl Shard {
         if let Some(allowance) = allowance.filter(|allowance| allowance.incarnation == self.incarnation) {
             self.allowance = allowance.inserts;
         }
-        Some(Heard {
+        Some(ShardCounts {
             incarnation: self.incarnation,
             inserts: self.inserts,
             agent_steps: self.agent_steps,

@@ -13,16 +13,16 @@ use crate::input::{Input, piece};
 
 const SHARDS: usize = 2;
 const BATCH: u64 = 4;
-const NEWS_MAX: usize = 64;
+const STATUSES_MAX: usize = 64;
 
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let limiter = RateLimiter::new(Some(2.0), 8, BATCH, None).expect("a sound ratio");
     let marks = [ShardCount { incarnation: 3, agent_steps: 100 }];
     let mut control = Control::new(limiter, SHARDS, 100, &marks);
-    let mut news = 0;
-    while !input.is_empty() && news < NEWS_MAX {
-        news += 1;
+    let mut count = 0;
+    while !input.is_empty() && count < STATUSES_MAX {
+        count += 1;
         let what = input.byte();
         let shard = usize::from(what) % SHARDS;
         let Ok(status) = v1::ShardStatus::decode(input.piece()) else { continue };
@@ -34,7 +34,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Whatever was heard, there is an answer to everything.
+/// Every query has a result, whatever the shards reported.
 fn check(control: &mut Control) {
     if control.can_sample().is_ok() {
         control.sampled(BATCH);
@@ -66,7 +66,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         let shard = v1::ShardStatus { id: "a".into(), incarnation, counters, tables, ..v1::ShardStatus::default() };
         piece(&shard.encode_to_vec())
     };
-    let news = [
+    let statuses = [
         (64, status(3, 5, 2.5)),
         (65, status(4, 9, 4.0)),
         (64, status(3, 40, 20.0)),
@@ -74,6 +74,6 @@ pub fn seeds() -> Vec<Vec<u8>> {
         (65, status(5, 2, 1.0)),
         (64, status(6, 70, 30.0)),
     ];
-    let all = |count: usize| news[..count].iter().flat_map(|(what, news)| [&[*what][..], news].concat()).collect();
+    let all = |count: usize| statuses[..count].iter().flat_map(|(what, status)| [&[*what][..], status].concat()).collect();
     vec![all(1), all(3), all(6)]
 }

@@ -4,7 +4,7 @@ use replay::{Counters, ShardStatus, TableCounters, TableStatus};
 
 /// What a shard reports, as far as rate control looks at it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Heard {
+pub struct ShardCounts {
     /// Which start of the shard.
     pub incarnation: u32,
     /// Items inserted since that start.
@@ -15,7 +15,7 @@ pub struct Heard {
     pub mass: f64,
 }
 
-impl Heard {
+impl ShardCounts {
     pub fn status(self) -> ShardStatus {
         let Self { incarnation, inserts, agent_steps, items, mass } = self;
         let counters = TableCounters { inserts, ..TableCounters::default() };
