@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= passive
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build train cluster test same-weights docs book dashboards test-compose test-kubernetes bench fuzz clean
+.PHONY: help setup build train cluster test same-weights docs book deny dashboards test-compose test-kubernetes bench fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ docs: ## Regenerate the generated documents, after a setting has changed
 
 book: ## Build docs/ as a book into target/book and check its links
 	deploy/check-docs
+
+deny: ## Check licences, bans and sources of all dependencies with cargo-deny
+	$$(deploy/tool cargo-deny 0.20.2) --locked --log-level warn check --show-stats licenses bans sources
 
 dashboards: ## Regenerate the dashboards' files, after crates/dashboards has changed
 	cargo run --release --locked -p quiver-dashboards -- write
