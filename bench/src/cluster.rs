@@ -27,7 +27,7 @@ const SECONDS: f64 = 20.0;
 /// How long the first updates may take on a busy machine: the replay is filled before.
 const FIRST_PATIENCE: Duration = Duration::from_secs(180);
 
-/// Nothing interrupts the window: no end, no checkpoint, no evaluation.
+/// Overrides that keep evaluations, checkpoints and the end of training out of the measured window.
 const DIFFERENCES: [(&str, &str); 5] = [
     ("frames", "40M"),
     ("evaluate_every_frames", "40M"),

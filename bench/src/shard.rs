@@ -62,8 +62,8 @@ impl Done {
     }
 }
 
-/// A shard and those who use it.
-pub struct Cast {
+/// A shard process with its connected actors and learner.
+pub struct ShardFixture {
     pub process: Process,
     address: Address,
     actors: Vec<Actor>,
@@ -77,7 +77,7 @@ struct Actor {
     writer: rpc::writer::ChunkWriter,
 }
 
-impl Cast {
+impl ShardFixture {
     /// Starts a shard that holds a store as specified, and connects everyone. Actors take turns with the recordings.
     pub async fn start(
         transport: Transport,
@@ -165,7 +165,7 @@ impl Cast {
         Ok(all)
     }
 
-    /// Someone who draws, unpacks and sends priorities back.
+    /// A sampling client that returns priorities.
     pub async fn learner(&self, batch: usize, prefetch: usize) -> Result<Learner> {
         Learner::open(&self.address, &self.spec, batch, prefetch).await
     }
