@@ -3,6 +3,7 @@
 //! One shard, one learner and one actor, each a real process, as `quiver train` starts them but for the evaluator; then
 //! `quiver train --lockstep` with the same settings. Both count from the first updates on. They can't take turns, so a
 //! machine that is busy with other things in one of the two halves spoils the ratio.
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 use std::fs;
 use std::path::Path;

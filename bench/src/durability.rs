@@ -1,5 +1,6 @@
 //! What survives costs: starting again after a kill with a million transitions, callers' pauses during a snapshot, and
 //! what each way of syncing to the disk does to inserts.
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 use std::time::Instant;
 

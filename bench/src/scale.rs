@@ -4,6 +4,7 @@
 //! shard through `rpc::writer::ChunkWriter`, as real ones do, and sends recorded chunks at the pace of a real actor. Two
 //! ladders: the same total load from ever more actors, which shows what a connection costs; and ever more actors that
 //! each play as fast as a core can, until the shards do not keep up. Every step of it has a fixed length.
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 mod actor;
 

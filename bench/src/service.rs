@@ -4,6 +4,7 @@
 //! side. What is measured is the way of an actor's chunk from raw frames until it is acknowledged, and the way of a
 //! learner's batch until its frames lie unpacked in one array and new priorities are on their way back; emulator and
 //! network are left out.
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 use std::time::Instant;
 

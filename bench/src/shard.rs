@@ -1,4 +1,5 @@
 //! A replay shard as a process of its own, with actors that write to it and a learner that draws from it.
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 use std::net::TcpListener;
 use std::path::Path;

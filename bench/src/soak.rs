@@ -3,6 +3,7 @@
 //! With files and the default `--fsync`, writers and a sampler go as fast as they can, and a second sampler asks for a
 //! small batch now and then and takes the time. It begins when the ring has gone round once, so that nothing is new to
 //! the shard any more. What was seen goes into `soak.csv`, and into a picture beside it.
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 mod picture;
 

@@ -1,4 +1,5 @@
 //! `quiver-dashboards`: writes the dashboards' files, or asks a live Prometheus whether every panel has data.
+#![allow(clippy::disallowed_methods, reason = "the check polls Prometheus")]
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
