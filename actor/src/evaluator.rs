@@ -38,7 +38,7 @@ impl Evaluator {
             let is_new = |weights: &Weights| {
                 weights.evaluation.is_some_and(|request| !completed.contains(&request.number))
             };
-            let weights = match self.member.wait_for_weights(runtime, "order", is_new) {
+            let weights = match self.member.wait_for_weights(runtime, "evaluation_request", is_new) {
                 Ok(weights) => weights,
                 Err(end) => {
                     runtime.block_on(self.member.membership.flush(FLUSH_WAIT_MAX));

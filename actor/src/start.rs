@@ -141,7 +141,7 @@ impl Args {
         stop: &Arc<AtomicBool>,
     ) -> Result<Option<Member>> {
         let role = if self.evaluate { v1::Role::Evaluator } else { v1::Role::Actor };
-        metrics.waits_for(Some("learner"));
+        metrics.set_blocked_on(Some("learner"));
         health.waiting(format!("the learner at {}", self.learner));
         info!(learner = %self.learner, "joining the run");
         let mut joining =
@@ -153,7 +153,7 @@ impl Args {
                 Err(_) => {}
             }
         };
-        metrics.waits_for(None);
+        metrics.set_blocked_on(None);
         let joined = &membership.joined;
         if joined.finished {
             info!("the run has ended");
@@ -216,11 +216,11 @@ impl Member {
             }
             let newest = updates.borrow_and_update().weights.clone();
             if let Some(weights) = newest.filter(|weights| wanted(weights)) {
-                self.metrics.waits_for(None);
+                self.metrics.set_blocked_on(None);
                 self.health.ready();
                 return Ok(weights);
             }
-            self.metrics.waits_for(Some(what));
+            self.metrics.set_blocked_on(Some(what));
             self.health.waiting(format!("{what} from the learner"));
             // An evaluator without a request is idle, which is not worth a log line.
             let due = logged_at.is_none_or(|at: std::time::Instant| at.elapsed() >= LOG_INTERVAL);

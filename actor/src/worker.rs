@@ -155,7 +155,7 @@ impl Worker {
     fn wait(&self, runtime: &Runtime) {
         let started = Instant::now();
         let mut logged_at = started;
-        self.member.metrics.waits_for(Some("shard"));
+        self.member.metrics.set_blocked_on(Some("shard"));
         while !self.writers.iter().flatten().any(ChunkWriter::has_room)
             && !matches!(self.end(), Ok(Some(_)) | Err(_))
         {
@@ -169,7 +169,7 @@ impl Worker {
             let any = rpc::writer::any_room(&writers);
             let _ = runtime.block_on(async { timeout(POLL_INTERVAL, any).await });
         }
-        self.member.metrics.waits_for(None);
+        self.member.metrics.set_blocked_on(None);
         self.member.health.ready();
         self.member.metrics.wait_seconds.inc_by(started.elapsed().as_secs_f64());
     }

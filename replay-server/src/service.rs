@@ -171,7 +171,7 @@ impl ReplayService {
         }
         let what = format!("inserts by actors, up to {} in total", request.until_inserts);
         let _blocked = self.context.blocked_callers.enter("learner", &what);
-        let _waiting = GaugeGuard::new(&self.context.metrics.grants_waiting);
+        let _waiting = GaugeGuard::new(&self.context.metrics.grants_blocked);
         tokio::select! {
             // After a timeout too, the reply has the current status.
             _ = timeout(wait, self.context.shard.inserts(request.until_inserts)) => {}

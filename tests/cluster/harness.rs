@@ -143,7 +143,7 @@ impl Cluster {
     pub fn learner_waits_for(&self, whats: &[&str]) -> bool {
         let text = self.learner.page("/metrics");
         let waits =
-            |what| crate::process::metric(&text, &format!("quiver_learner_waiting{{for=\"{what}\"}}")) == 1.0;
+            |what| crate::process::metric(&text, &format!("quiver_learner_blocked{{on=\"{what}\"}}")) == 1.0;
         whats.iter().any(waits)
     }
 
