@@ -32,7 +32,7 @@ pub struct Adjust {
     /// Transitions kept, all shards together
     #[arg(long, value_name = "ITEMS")]
     capacity: Option<String>,
-    /// α_IS: priorities are raised to this power
+    /// PER's α: sampling probability ∝ (priority + priority_constant)^α (the paper writes α_IS)
     #[arg(long, value_name = "ALPHA")]
     priority_exponent: Option<String>,
     /// Continue without these shards, because they are lost for good: comma-separated numbers from 0. Or none: use every shard
@@ -46,7 +46,7 @@ pub struct Adjust {
 const EXAMPLES: &str = "\
 Examples:
   quiver adjust pong-ver-seed0 --samples-per-insert 4
-  quiver adjust 127.0.0.1:7000 --capacity 2M --priority-exponent 0.6
+  quiver adjust 127.0.0.1:7700 --capacity 2M --priority-exponent 0.6
   quiver adjust pong-ver-seed0 --without-shards 1     stop waiting for shard 1";
 
 impl Adjust {

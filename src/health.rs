@@ -1,4 +1,4 @@
-//! `quiver health`: asks a process for its health, for container images without an HTTP client.
+//! `quiver health`: queries the health of a process, for container images without an HTTP client.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,10 +15,11 @@ const TIMEOUT: Duration = Duration::from_secs(4);
 /// More than any response has.
 const RESPONSE_BYTES_MAX: u64 = 64 << 10;
 
-/// Ask a process whether it is healthy; exit with 0 if it is
+/// Query a process's /healthz; exit with 0 if it is healthy
 #[derive(Args)]
 pub struct Health {
-    /// Address at which the process serves metrics and health (its --metrics-listen)
+    /// Metrics address of the process (its --metrics-listen). The default is that of the container images; elsewhere a
+    /// process takes a free port, which its log and processes.json name
     #[arg(value_name = "ADDR", default_value = "127.0.0.1:9100")]
     address: SocketAddr,
 }

@@ -56,8 +56,8 @@ const EXAMPLES: &str = "\
 Examples:
   quiver inspect pong-ver-seed0                    all shards of a running run
   quiver inspect pong-ver-seed0 --watch            the same, updated every 2 seconds
-  quiver inspect 127.0.0.1:7777 --top 20 --json    one shard, as JSON
-  quiver inspect 127.0.0.1:7777 --item 81:3:1045 --out item.png";
+  quiver inspect 127.0.0.1:7701 --top 20 --json    one shard, as JSON
+  quiver inspect 127.0.0.1:7701 --item 81:3:1045 --out item.png";
 
 /// The interval over which rates are measured, without --watch.
 const RATE_OVER: Duration = Duration::from_millis(500);

@@ -17,7 +17,7 @@ use crate::output::{print_line, print_note};
 ///
 /// Start a shard from the file with: quiver-replay-server --data-dir DIR --restore FILE
 #[derive(Args)]
-#[command(after_help = "Example:\n  quiver snapshot 127.0.0.1:7777 shard-0.snapshot")]
+#[command(after_help = "Example:\n  quiver snapshot 127.0.0.1:7701 shard-0.snapshot")]
 pub struct Snapshot {
     /// The shard's address: host:port or unix:/path
     shard: Address,

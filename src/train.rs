@@ -35,9 +35,9 @@ pub struct Train {
     /// Resume a run: its directory, or its name below runs/
     #[arg(long, value_name = "RUN", conflicts_with_all = ["preset", "config", "run_dir"])]
     resume: Option<PathBuf>,
-    /// Stop as on Ctrl-C when stdin closes (the parent process died)
+    /// Stop as on Ctrl-C when stdin closes, that is, when the parent process has exited
     #[arg(long, hide = true)]
-    lifeline: bool,
+    exit_with_parent: bool,
     /// Address for the live page, such as 127.0.0.1:8080 [default: a free port of 127.0.0.1]
     #[arg(long, value_name = "ADDR")]
     page: Option<SocketAddr>,
@@ -72,7 +72,7 @@ impl Train {
         };
         check_shards(&resolved.settings)?;
         if !resolved.settings.lockstep {
-            return cluster::train(&run, &resolved, &overrides, self.page, self.lifeline);
+            return cluster::train(&run, &resolved, &overrides, self.page, self.exit_with_parent);
         }
         if self.page.is_some() {
             bail!("a lockstep run has no live page: leave out --page, or train without --lockstep");

@@ -39,7 +39,7 @@ pub struct Args {
     /// Address of the learner: host:port or unix:/path
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7700")]
     learner: Address,
-    /// Secrets folder of this role ('quiver certs' creates it: actor). With it, connections use TLS
+    /// Use TLS, with the secrets in this directory ('quiver certs' creates it: actor)
     #[arg(long, value_name = "DIR", env = "QUIVER_SECRETS", hide_env_values = true)]
     secrets: Option<PathBuf>,
     /// Evaluate: play whole games for their scores on request of the learner, and write nothing to the replay
@@ -51,9 +51,9 @@ pub struct Args {
     /// Request this actor index, evicting its current holder [default: the lowest free index]
     #[arg(long)]
     index: Option<u32>,
-    /// Exit when stdin closes (the parent process died)
+    /// Exit when stdin closes, that is, when the parent process has exited
     #[arg(long)]
-    lifeline: bool,
+    exit_with_parent: bool,
     #[command(flatten)]
     telemetry: TelemetryArgs,
 }
@@ -83,8 +83,8 @@ pub(crate) struct Member {
 impl Args {
     /// Runs the actor to its end.
     pub fn run(&self) -> Result<()> {
-        if self.lifeline {
-            telemetry::lifeline();
+        if self.exit_with_parent {
+            telemetry::exit_with_parent();
         }
         telemetry::init(&self.telemetry)?;
         // One libtorch thread per process, because many actors share the cores.

@@ -52,7 +52,7 @@ impl Process {
     /// Starts one of those that serve metrics, and waits until it does. It dies with this process.
     pub fn serve(program: &'static str, directory: &Path, arguments: &[String]) -> Result<Self> {
         let status = directory.join(format!("{program}.json")).display().to_string();
-        let own = ["--lifeline".to_owned(), "--status-file".to_owned(), status];
+        let own = ["--exit-with-parent".to_owned(), "--status-file".to_owned(), status];
         let mut process = Self::start(program, directory, &[arguments, &own].concat())?;
         process.wait("start", START_PATIENCE, |process| Ok(process.status.is_file()))?;
         Ok(process)

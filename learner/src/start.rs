@@ -79,15 +79,16 @@ pub struct Args {
     /// Allow unauthenticated plaintext on a non-loopback address
     #[arg(long, conflicts_with = "secrets")]
     insecure: bool,
-    /// How long to stay after the run has finished, so that members that are not connected learn of it
-    #[arg(long = "farewell", value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=86_400))]
-    linger: u64,
+    /// Seconds to keep serving after the run has finished, so that disconnected actors and the evaluator can reconnect
+    /// and exit
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    linger_seconds: u64,
     /// Print events as JSON lines on standard output, for a launcher
     #[arg(long)]
     events: bool,
-    /// Exit when stdin closes (the parent process died)
+    /// Exit when stdin closes, that is, when the parent process has exited
     #[arg(long)]
-    lifeline: bool,
+    exit_with_parent: bool,
     #[command(flatten)]
     telemetry: TelemetryArgs,
 }
@@ -114,8 +115,8 @@ struct Access {
 impl Args {
     /// Runs the learner to its end.
     pub fn run(&self) -> Result<()> {
-        if self.lifeline {
-            telemetry::lifeline();
+        if self.exit_with_parent {
+            telemetry::exit_with_parent();
         }
         telemetry::init(&self.telemetry)?;
         self.listen.check_exposure(self.secrets.is_some(), self.insecure)?;
@@ -240,7 +241,7 @@ impl Args {
         health.ready();
         events.send(&Event::Ready { run_dir: journal.path().to_owned(), frames: journal.state.frames });
         let members = RunMembers { hub, reports, evaluations: Evaluations::new(incarnation) };
-        let linger = Duration::from_secs(self.linger);
+        let linger = Duration::from_secs(self.linger_seconds);
         let process = ProcessHandles { metrics, events, stop, linger, handle };
         Ok(TrainingThread::new(Trainer { learner, replay }, journal, members, process, resolved))
     }

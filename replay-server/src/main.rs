@@ -26,8 +26,8 @@ fn main() {
 fn run(args: &Args) -> anyhow::Result<()> {
     let config = Config::try_from(args)?;
     telemetry::init(&args.telemetry)?;
-    if args.lifeline {
-        telemetry::lifeline();
+    if args.exit_with_parent {
+        telemetry::exit_with_parent();
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from).clamp(THREADS.0, THREADS.1);
     let runtime = runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;

@@ -26,4 +26,4 @@ pub use health::Health;
 pub use listener::{Page, serve, serve_with_page};
 pub use log::init;
 pub use metrics::NewMetric;
-pub use shutdown::{lifeline, shutdown_signal};
+pub use shutdown::{exit_with_parent, shutdown_signal};

@@ -40,7 +40,7 @@ impl Process {
         let directory = tempfile::tempdir().unwrap();
         let socket = format!("unix:{}/s.sock", directory.path().display());
         let child = command
-            .args(["--listen", listen.unwrap_or(&socket), "--lifeline", "--status-file"])
+            .args(["--listen", listen.unwrap_or(&socket), "--exit-with-parent", "--status-file"])
             .arg(directory.path().join("status.json"))
             .args(flags)
             .stdin(Stdio::piped())
