@@ -6,6 +6,7 @@
 //! process fails for good. Then [`closing`] ends all children, the learner first, because it writes the checkpoint.
 //!
 //! One thread polls everything several times a second; other threads only read pipes. Nothing here knows gRPC or networks.
+#![allow(clippy::disallowed_methods, reason = "the launcher polls its child processes")]
 
 mod child;
 mod closing;

@@ -1,4 +1,5 @@
 //! `quiver inspect`: the contents of the replay, blocked callers, and single transitions as pictures.
+#![allow(clippy::disallowed_methods, reason = "the launcher polls its child processes")]
 
 mod client;
 mod run_shards;

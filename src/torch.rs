@@ -2,6 +2,7 @@
 //!
 //! Before this process replaces itself by one of them, it runs the program once as a probe to see whether libtorch loads.
 //! The dynamic loader's own message names a shared object; ours adds the remedy.
+#![allow(clippy::disallowed_methods, reason = "the launcher polls its child processes")]
 
 use std::env;
 use std::io::{ErrorKind, Read};

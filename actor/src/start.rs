@@ -1,4 +1,5 @@
 //! Runs an actor process from its command line: joins a run, acts or evaluates, and rejoins if it was replaced.
+#![allow(clippy::disallowed_methods, reason = "the actor's process measures its work")]
 
 use std::path::PathBuf;
 use std::sync::Arc;

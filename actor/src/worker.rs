@@ -3,6 +3,7 @@
 //! A lane belongs to one shard for its whole lifetime, also if the shard moves. Lanes whose shard is blocked pause
 //! while the others continue; the writer bounds how far a lane may be ahead of its shard. If the run continues without
 //! a shard, this membership ends, and the next one spreads its lanes over the remaining shards.
+#![allow(clippy::disallowed_methods, reason = "the actor's process measures its work")]
 
 use std::time::Instant;
 

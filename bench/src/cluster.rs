@@ -3,6 +3,7 @@
 //! One shard, one learner and one actor, each a real process, as `quiver train` starts them but for the evaluator; then
 //! `quiver train --lockstep` with the same settings. Both count from the first updates on. They can't take turns, so a
 //! machine that is busy with other things in one of the two halves spoils the ratio.
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +28,7 @@ const SECONDS: f64 = 20.0;
 /// How long the first updates may take on a busy machine: the replay is filled before.
 const FIRST_PATIENCE: Duration = Duration::from_secs(180);
 
-/// Nothing interrupts the window: no end, no checkpoint, no evaluation.
+/// Overrides that keep evaluations, checkpoints and the end of training out of the measured window.
 const DIFFERENCES: [(&str, &str); 5] = [
     ("frames", "40M"),
     ("evaluate_every_frames", "40M"),

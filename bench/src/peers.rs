@@ -18,7 +18,7 @@ use crate::measure::{ROUNDS, Rates, quantile};
 use crate::recording::Recording;
 use crate::section::{Row, Section};
 use crate::service::{GAMES, Measured, Task, recordings, runtime, spec};
-use crate::shard::{ACTORS, Cast, Done, Transport};
+use crate::shard::{ACTORS, Done, ShardFixture, Transport};
 
 /// Transitions in the shard while it is sampled from: as many as the peer's script puts into its table.
 const ITEMS: u64 = 20_000;
@@ -120,7 +120,7 @@ struct Compared {
     /// Where the peer's figure is in its JSON.
     place: String,
     peer: Option<Figure>,
-    /// The ratio that is wanted.
+    /// Target ratio.
     least: f64,
     small_is_good: bool,
 }
@@ -161,15 +161,15 @@ impl Ours<'_> {
         Ok(self.rows)
     }
 
-    fn start(&self, name: &str, capacity: u64, frames: &[Arc<Vec<Vec<u8>>>]) -> Result<Cast> {
+    fn start(&self, name: &str, capacity: u64, frames: &[Arc<Vec<Vec<u8>>>]) -> Result<ShardFixture> {
         let (spec, directory) = (spec(self.recordings, capacity)?, self.directory.join(name));
-        self.runtime.block_on(Cast::start(Transport::Unix, &directory, false, &spec, frames))
+        self.runtime.block_on(ShardFixture::start(Transport::Unix, &directory, false, &spec, frames))
     }
 
-    fn rounds(&self, cast: &mut Cast, task: Task) -> Result<Measured> {
+    fn rounds(&self, fixture: &mut ShardFixture, task: Task) -> Result<Measured> {
         let mut measured = Measured::default();
         for round in 0..ROUNDS {
-            measured.stretch(round, self.runtime, cast, task, self.seconds)?;
+            measured.stretch(round, self.runtime, fixture, task, self.seconds)?;
         }
         Ok(measured)
     }
@@ -181,9 +181,9 @@ impl Ours<'_> {
     }
 
     fn inserts(&mut self) -> Result<()> {
-        let mut cast = self.start("insert", 1_000_000, &self.frames)?;
+        let mut fixture = self.start("insert", 1_000_000, &self.frames)?;
         for writers in [1, ACTORS as usize] {
-            let measured = self.rounds(&mut cast, Task::Insert(writers))?;
+            let measured = self.rounds(&mut fixture, Task::Insert(writers))?;
             let of = format!("{writers} writer{}", if writers > 1 { "s" } else { "" });
             let place = |what| format!("/insert/{writers}/games/mixed/{what}");
             let (items, per_second) = (Figure::best_of(&measured.items), place("items_per_s"));
@@ -192,18 +192,18 @@ impl Ours<'_> {
             let cpu = Figure::best_of(&measured.per_shard_second);
             self.row(name, cpu, place("items_per_server_cpu_s"), 5.0);
         }
-        cast.process.end()
+        fixture.process.end()
     }
 
     fn samples(&mut self) -> Result<()> {
-        let mut cast = self.start("sample", ITEMS, &self.frames)?;
-        self.runtime.block_on(cast.fill())?;
+        let mut fixture = self.start("sample", ITEMS, &self.frames)?;
+        self.runtime.block_on(fixture.fill())?;
         let place = |batch| format!("/sample/{batch}/transitions_per_s");
         for batch in [32, 512] {
-            let items = Figure::best_of(&self.rounds(&mut cast, Task::Sample(batch))?.items);
+            let items = Figure::best_of(&self.rounds(&mut fixture, Task::Sample(batch))?.items);
             self.row(format!("sample {batch}, priorities back, transitions/s"), items, place(batch), 10.0);
         }
-        let address = cast.address().to_string();
+        let address = fixture.address().to_string();
         let python = self.environment.join("quiver/bin/python");
         let ours = run(&python, "quiver_bench.py", &["--address", &address], self.seconds)?;
         for batch in [32, 512] {
@@ -211,14 +211,14 @@ impl Ours<'_> {
             let name = format!("sample {batch} from Python, priorities back, transitions/s");
             self.row(name, Figure::of(ours)?, place(batch), 3.0);
         }
-        self.latencies(&mut cast)?;
-        cast.process.end()
+        self.latencies(&mut fixture)?;
+        fixture.process.end()
     }
 
-    fn latencies(&mut self, cast: &mut Cast) -> Result<()> {
+    fn latencies(&mut self, fixture: &mut ShardFixture) -> Result<()> {
         let mut rounds = Vec::new();
         for _ in 0..ROUNDS {
-            let latencies = cast.latencies(32, LATENCY_BATCHES, ACTORS as usize);
+            let latencies = fixture.latencies(32, LATENCY_BATCHES, ACTORS as usize);
             let mut latencies = self.runtime.block_on(latencies)?;
             latencies.sort_by(f64::total_cmp);
             rounds.push(latencies);
@@ -237,12 +237,12 @@ impl Ours<'_> {
     fn resident_bytes(&mut self) -> Result<()> {
         let share = |items: u64| move |done: &Done| done.items < items / u64::from(ACTORS);
         for (index, game) in GAMES.iter().enumerate() {
-            let mut cast = self.start(game, 1_000_000, &self.frames[index..=index])?;
+            let mut fixture = self.start(game, 1_000_000, &self.frames[index..=index])?;
             let mut held = [(0, 0); 2];
             for (held, more) in held.iter_mut().zip([FEW, MANY - FEW]) {
-                self.runtime.block_on(cast.insert(ACTORS as usize, share(more)))?;
-                let items = self.runtime.block_on(cast.status())?.first_table().items;
-                *held = (items, cast.process.resident_bytes()?);
+                self.runtime.block_on(fixture.insert(ACTORS as usize, share(more)))?;
+                let items = self.runtime.block_on(fixture.status())?.first_table().items;
+                *held = (items, fixture.process.resident_bytes()?);
             }
             let [before, after] = held;
             let bytes = (after.1 as f64 - before.1 as f64) / (after.0 - before.0) as f64;
@@ -250,7 +250,7 @@ impl Ours<'_> {
             let place = format!("/resident/smallest/bytes_per_item/{game}");
             let ours = Figure { best: bytes, median: bytes };
             self.row(format!("resident bytes per transition, {game}"), ours, place, 2.0).small_is_good = true;
-            cast.process.end()?;
+            fixture.process.end()?;
         }
         Ok(())
     }

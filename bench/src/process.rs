@@ -1,4 +1,5 @@
 //! The other programs of Quiver as children: found beside this one, started, looked at, ended.
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 use std::collections::HashMap;
 use std::env;
@@ -14,8 +15,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How often something that takes its time is looked at.
-pub const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Poll interval.
+pub const POLL_EVERY: Duration = Duration::from_millis(10);
 
 /// How long a program may take to start on a busy machine.
 const START_PATIENCE: Duration = Duration::from_secs(60);
@@ -23,7 +24,7 @@ const START_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a program may take to end by itself; a learner writes a checkpoint then.
 const END_PATIENCE: Duration = Duration::from_secs(20);
 
-/// A program that runs. However this is dropped, it is gone then.
+/// A child process, killed on drop.
 pub struct Process {
     program: &'static str,
     child: Child,
@@ -58,11 +59,11 @@ impl Process {
         Ok(process)
     }
 
-    /// Waits until something is so, as long as the program lives.
+    /// Polls `reached` until it returns true; fails if the process exits or `timeout` expires.
     pub fn wait(
         &mut self,
         what: &str,
-        patience: Duration,
+        timeout: Duration,
         mut reached: impl FnMut(&Self) -> Result<bool>,
     ) -> Result<()> {
         let start = Instant::now();
@@ -70,10 +71,10 @@ impl Process {
             if let Some(status) = self.child.try_wait()? {
                 bail!("{} ended ({status}): {}", self.program, self.last_words());
             }
-            if start.elapsed() > patience {
-                bail!("{} did not {what} within {patience:?}: {}", self.program, self.last_words());
+            if start.elapsed() > timeout {
+                bail!("{} did not {what} within {timeout:?}: {}", self.program, self.last_words());
             }
-            sleep(LOOK_EVERY);
+            sleep(POLL_EVERY);
         }
         Ok(())
     }
@@ -116,7 +117,7 @@ impl Process {
             if start.elapsed() > END_PATIENCE {
                 bail!("{} did not end within {END_PATIENCE:?}: {}", self.program, self.last_words());
             }
-            sleep(LOOK_EVERY);
+            sleep(POLL_EVERY);
         }
         Ok(())
     }

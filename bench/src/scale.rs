@@ -4,6 +4,7 @@
 //! shard through `rpc::writer::ChunkWriter`, as real ones do, and sends recorded chunks at the pace of a real actor. Two
 //! ladders: the same total load from ever more actors, which shows what a connection costs; and ever more actors that
 //! each play as fast as a core can, until the shards do not keep up. Every step of it has a fixed length.
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 mod actor;
 
@@ -17,7 +18,7 @@ use tokio::runtime::Runtime;
 use crate::measure::{cpu_seconds, quantile};
 use crate::section::{Row, Section};
 use crate::service::{recordings, runtime, spec};
-use crate::shard::{Cast, Learner, Transport};
+use crate::shard::{Learner, ShardFixture, Transport};
 use actor::{CHUNK_STEPS, LightActor, Tape};
 
 const SHARDS: usize = 2;
@@ -49,12 +50,12 @@ struct Load {
     actors: usize,
     /// Transitions per second of all actors together.
     offered: f64,
-    /// Whether someone draws from the shards meanwhile, at the paper's ratio.
+    /// Whether a learner samples concurrently at the paper's ratio.
     learns: bool,
 }
 
-/// What came of it.
-struct Borne {
+/// Measurements under one load.
+struct LoadResult {
     stored: f64,
     /// Shares of a core: of the shard that takes most, and of this process.
     shard: f64,
@@ -109,31 +110,39 @@ fn step(
     spec: &StoreSpec,
     frames: &[Arc<Vec<Vec<u8>>>],
     tape: &Arc<Tape>,
-) -> Result<Borne> {
+) -> Result<LoadResult> {
     let directory = tempfile::tempdir()?;
     let runtime = runtime()?;
     let mut shards = Vec::new();
     for number in 0..SHARDS {
         let place = directory.path().join(number.to_string());
         let shard = async {
-            let mut cast = Cast::start(Transport::Tcp, &place, false, spec, frames).await?;
-            cast.fill().await?;
-            Ok::<_, anyhow::Error>(cast)
+            let mut fixture = ShardFixture::start(Transport::Tcp, &place, false, spec, frames).await?;
+            fixture.fill().await?;
+            Ok::<_, anyhow::Error>(fixture)
         };
         shards.push(runtime.block_on(shard)?);
     }
-    let borne = bear(&runtime, &shards, load, tape, STRETCHES * seconds)?;
+    let borne = measure_load(&runtime, &shards, load, tape, STRETCHES * seconds)?;
     // Actors would go on looking for shards that have gone.
     drop(runtime);
     shards.into_iter().try_for_each(|shard| shard.process.end())?;
     Ok(borne)
 }
 
-fn bear(runtime: &Runtime, shards: &[Cast], load: &Load, tape: &Arc<Tape>, seconds: f64) -> Result<Borne> {
-    let resident =
-        |shards: &[Cast]| shards.iter().map(|shard| shard.process.resident_bytes()).sum::<Result<u64>>();
-    let cpu =
-        |shards: &[Cast]| shards.iter().map(|shard| shard.process.cpu_seconds()).collect::<Result<Vec<_>>>();
+fn measure_load(
+    runtime: &Runtime,
+    shards: &[ShardFixture],
+    load: &Load,
+    tape: &Arc<Tape>,
+    seconds: f64,
+) -> Result<LoadResult> {
+    let resident = |shards: &[ShardFixture]| {
+        shards.iter().map(|shard| shard.process.resident_bytes()).sum::<Result<u64>>()
+    };
+    let cpu = |shards: &[ShardFixture]| {
+        shards.iter().map(|shard| shard.process.cpu_seconds()).collect::<Result<Vec<_>>>()
+    };
     let addresses: Vec<_> = shards.iter().map(|shard| shard.address().clone()).collect();
     runtime.block_on(async {
         let before = resident(shards)?;
@@ -175,7 +184,7 @@ fn bear(runtime: &Runtime, shards: &[Cast], load: &Load, tape: &Arc<Tape>, secon
         ensure!(!waits.is_empty(), "no chunk was acknowledged in {seconds} s: give more --seconds");
         waits.sort_by(f64::total_cmp);
         let bytes_per_connection = bytes as f64 / connections as f64;
-        Ok(Borne { stored: stored as f64 / wall, shard: shares, here, waits, bytes_per_connection })
+        Ok(LoadResult { stored: stored as f64 / wall, shard: shares, here, waits, bytes_per_connection })
     })
 }
 
@@ -193,7 +202,7 @@ async fn draw(mut learner: Learner, per_second: f64, until: Instant) -> Result<(
     Ok(())
 }
 
-impl Borne {
+impl LoadResult {
     fn row(&self, load: &Load) -> Row {
         let what = if load.learns { "40M frames an hour, learned from" } else { "a core each" };
         let wait = |share: f64| 1e3 * quantile(&self.waits, share);

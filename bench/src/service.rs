@@ -4,6 +4,7 @@
 //! side. What is measured is the way of an actor's chunk from raw frames until it is acknowledged, and the way of a
 //! learner's batch until its frames lie unpacked in one array and new priorities are on their way back; emulator and
 //! network are left out.
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 use std::time::Instant;
 
@@ -16,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::measure::{ROUNDS, Rates, cpu_seconds};
 use crate::recording::{Recording, record};
 use crate::section::{Row, Section};
-use crate::shard::{ACTORS, CHUNK_STEPS, Cast, Done, Transport};
+use crate::shard::{ACTORS, CHUNK_STEPS, Done, ShardFixture, Transport};
 
 /// Games whose frames fill the shard, one for each actor: some pack well, some do not.
 pub const GAMES: [&str; 4] = ["pong", "breakout", "qbert", "seaquest"];
@@ -55,17 +56,17 @@ pub fn section(seconds: f64) -> Result<Section> {
     let mut casts = Vec::new();
     for (index, (name, transport, durable)) in PLACES.into_iter().enumerate() {
         let directory = directory.path().join(index.to_string());
-        let cast = async {
-            let mut cast = Cast::start(transport, &directory, durable, &spec, &frames).await?;
-            cast.fill().await?;
-            Ok::<_, anyhow::Error>(cast)
+        let fixture = async {
+            let mut fixture = ShardFixture::start(transport, &directory, durable, &spec, &frames).await?;
+            fixture.fill().await?;
+            Ok::<_, anyhow::Error>(fixture)
         };
-        casts.push((name, runtime.block_on(cast)?, [Measured::default(); TASKS.len()]));
+        casts.push((name, runtime.block_on(fixture)?, [Measured::default(); TASKS.len()]));
     }
     for round in 0..ROUNDS {
         for (index, task) in TASKS.into_iter().enumerate() {
-            for (_, cast, measured) in &mut casts {
-                measured[index].stretch(round, &runtime, cast, task, seconds)?;
+            for (_, fixture, measured) in &mut casts {
+                measured[index].stretch(round, &runtime, fixture, task, seconds)?;
             }
         }
     }
@@ -73,7 +74,7 @@ pub fn section(seconds: f64) -> Result<Section> {
         TASKS.iter().zip(measured).map(|(task, measured)| measured.row(name, *task))
     });
     let rows = rows.collect();
-    casts.into_iter().try_for_each(|(_, cast, _)| cast.process.end())?;
+    casts.into_iter().try_for_each(|(_, fixture, _)| fixture.process.end())?;
     Ok(Section {
         topic: "service",
         title: format!(
@@ -123,22 +124,22 @@ impl Measured {
         &mut self,
         round: usize,
         runtime: &Runtime,
-        cast: &mut Cast,
+        fixture: &mut ShardFixture,
         task: Task,
         seconds: f64,
     ) -> Result<()> {
-        let (here, shard, start) = (cpu_seconds(), cast.process.cpu_seconds()?, Instant::now());
+        let (here, shard, start) = (cpu_seconds(), fixture.process.cpu_seconds()?, Instant::now());
         let more = move |_: &Done| start.elapsed().as_secs_f64() < seconds;
         let done = match task {
-            Task::Insert(actors) => runtime.block_on(cast.insert(actors, more))?,
-            Task::Sample(batch) => runtime.block_on(cast.sample(batch, more))?,
+            Task::Insert(actors) => runtime.block_on(fixture.insert(actors, more))?,
+            Task::Sample(batch) => runtime.block_on(fixture.sample(batch, more))?,
         };
         let wall = start.elapsed().as_secs_f64();
         self.items.0[round] = done.items as f64 / wall;
         self.total.calls += done.calls;
         self.total.items += done.items;
         self.here_seconds += cpu_seconds() - here;
-        let shard_seconds = cast.process.cpu_seconds()? - shard;
+        let shard_seconds = fixture.process.cpu_seconds()? - shard;
         self.per_shard_second.0[round] = done.items as f64 / shard_seconds.max(0.01);
         self.shard_seconds += shard_seconds;
         Ok(())

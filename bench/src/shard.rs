@@ -1,4 +1,5 @@
 //! A replay shard as a process of its own, with actors that write to it and a learner that draws from it.
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -62,8 +63,8 @@ impl Done {
     }
 }
 
-/// A shard and those who use it.
-pub struct Cast {
+/// A shard process with its connected actors and learner.
+pub struct ShardFixture {
     pub process: Process,
     address: Address,
     actors: Vec<Actor>,
@@ -77,7 +78,7 @@ struct Actor {
     writer: rpc::writer::ChunkWriter,
 }
 
-impl Cast {
+impl ShardFixture {
     /// Starts a shard that holds a store as specified, and connects everyone. Actors take turns with the recordings.
     pub async fn start(
         transport: Transport,
@@ -165,7 +166,7 @@ impl Cast {
         Ok(all)
     }
 
-    /// Someone who draws, unpacks and sends priorities back.
+    /// A sampling client that returns priorities.
     pub async fn learner(&self, batch: usize, prefetch: usize) -> Result<Learner> {
         Learner::open(&self.address, &self.spec, batch, prefetch).await
     }

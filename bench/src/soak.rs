@@ -3,6 +3,7 @@
 //! With files and the default `--fsync`, writers and a sampler go as fast as they can, and a second sampler asks for a
 //! small batch now and then and takes the time. It begins when the ring has gone round once, so that nothing is new to
 //! the shard any more. What was seen goes into `soak.csv`, and into a picture beside it.
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 mod picture;
 
@@ -23,7 +24,7 @@ use crate::measure::quantile;
 use crate::process::resident_bytes;
 use crate::section::{Row, Section};
 use crate::service::{recordings, runtime, spec};
-use crate::shard::{ACTORS, Cast, Done, Transport};
+use crate::shard::{ACTORS, Done, ShardFixture, Transport};
 
 /// Transitions in the shard.
 const ITEMS: u64 = 1_000_000;
@@ -68,13 +69,13 @@ pub fn section(minutes: f64, out: &Path) -> Result<Section> {
     let directory = tempfile::tempdir()?;
     let runtime = runtime()?;
     let spec = spec(&recordings, ITEMS)?;
-    let start = Cast::start(Transport::Unix, directory.path(), true, &spec, &frames);
-    let mut cast = runtime.block_on(start)?;
+    let start = ShardFixture::start(Transport::Unix, directory.path(), true, &spec, &frames);
+    let mut fixture = runtime.block_on(start)?;
     eprintln!("filling the shard");
     let share = WARM_UP / u64::from(ACTORS);
-    runtime.block_on(cast.insert(ACTORS as usize, move |done| done.items < share))?;
-    let seen = soak(&runtime, &mut cast, minutes)?;
-    cast.process.end()?;
+    runtime.block_on(fixture.insert(ACTORS as usize, move |done| done.items < share))?;
+    let seen = soak(&runtime, &mut fixture, minutes)?;
+    fixture.process.end()?;
 
     write(out, &seen)?;
     let third = seen.len() / 3;
@@ -97,14 +98,14 @@ pub fn section(minutes: f64, out: &Path) -> Result<Section> {
     })
 }
 
-fn soak(runtime: &Runtime, cast: &mut Cast, minutes: f64) -> Result<Vec<Seen>> {
+fn soak(runtime: &Runtime, fixture: &mut ShardFixture, minutes: f64) -> Result<Vec<Seen>> {
     let over = Arc::new(AtomicBool::new(false));
     let more = |over: &Arc<AtomicBool>| {
         let over = over.clone();
         move |_: &Done| !over.load(Ordering::Relaxed)
     };
     runtime.block_on(async {
-        let (mut large, mut small) = (cast.learner(LARGE, 4).await?, cast.learner(SMALL, 0).await?);
+        let (mut large, mut small) = (fixture.learner(LARGE, 4).await?, fixture.learner(SMALL, 0).await?);
         let times: Arc<Mutex<Vec<f64>>> = Arc::default();
         let (drawing, timing) = (over.clone(), over.clone());
         let large = tokio::spawn(async move {
@@ -123,14 +124,14 @@ fn soak(runtime: &Runtime, cast: &mut Cast, minutes: f64) -> Result<Vec<Seen>> {
             }
             Ok::<_, anyhow::Error>(())
         });
-        let watching = watch(cast.address().clone(), cast.process.id(), minutes, times);
+        let watching = watch(fixture.address().clone(), fixture.process.id(), minutes, times);
         let ending = over.clone();
         let watching = tokio::spawn(async move {
             let seen = watching.await;
             ending.store(true, Ordering::Relaxed);
             seen
         });
-        let inserted = cast.insert(ACTORS as usize, more(&over)).await;
+        let inserted = fixture.insert(ACTORS as usize, more(&over)).await;
         over.store(true, Ordering::Relaxed);
         inserted.context("inserting")?;
         large.await?.context("drawing")?;
@@ -139,7 +140,7 @@ fn soak(runtime: &Runtime, cast: &mut Cast, minutes: f64) -> Result<Vec<Seen>> {
     })
 }
 
-/// Looks again and again until it is over.
+/// Samples the shard periodically until the deadline.
 async fn watch(address: Address, pid: u32, minutes: f64, times: Arc<Mutex<Vec<f64>>>) -> Result<Vec<Seen>> {
     let mut client = ReplayClient::new(channel(&address));
     let begin = Instant::now();

@@ -29,7 +29,7 @@ pub struct Writer {
     turn: usize,
 }
 
-/// Where a lane stands.
+/// Position of a lane.
 struct Lane {
     encoder: Encoder,
     sequence: u64,

@@ -2,6 +2,7 @@
 //!
 //! It owns the trainer and the journal. It never blocks on an actor or a shard: batches are prefetched by
 //! [`crate::remote`], tasks of their own send priorities and weights, and reports are read from a queue.
+#![allow(clippy::disallowed_methods, reason = "the learner's process measures its work")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

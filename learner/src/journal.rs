@@ -2,6 +2,7 @@
 //!
 //! Cluster and lockstep write the same journal; they differ in what a checkpoint holds besides weights and
 //! [`RunState`].
+#![allow(clippy::disallowed_methods, reason = "the learner's process measures its work")]
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -2,6 +2,7 @@
 //!
 //! Everything comes from metrics and published state, so the training thread is not involved. Scores come from the
 //! run's record, so a restarted learner also shows those from before its restart.
+#![allow(clippy::disallowed_methods, reason = "the learner's process measures its work")]
 
 use std::path::Path;
 use std::sync::Arc;

@@ -4,6 +4,7 @@
 //! it and a permit is free, decodes it on a blocking thread into the tensors of the update, and passes it to the
 //! training thread, for which at most `prefetch_batches` may wait. An item that can't be decoded is removed from its
 //! shard and another one drawn. While sampling is blocked, the task polls the shards and reports what it is blocked on.
+#![allow(clippy::disallowed_methods, reason = "the learner's process measures its work")]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
 //! A replay of remote shards: [`crate::prefetcher`] samples ahead, [`crate::priorities`] sends priorities back.
+#![allow(clippy::disallowed_methods, reason = "the learner's process measures its work")]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

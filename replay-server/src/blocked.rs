@@ -1,4 +1,5 @@
 //! Blocked callers, and how they are reported: to the writer, in the log, in the metrics, and by Info.
+#![allow(clippy::disallowed_methods, reason = "the shard's process measures and waits")]
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

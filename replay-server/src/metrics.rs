@@ -1,4 +1,5 @@
 //! The metrics of a shard. `docs/metrics.md` explains each one and what a bad value looks like.
+#![allow(clippy::disallowed_methods, reason = "the shard's process measures and waits")]
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,4 +1,5 @@
 //! What a shard promises to those who keep to the protocol.
+#![allow(clippy::disallowed_methods, reason = "the test waits for real processes and sockets")]
 
 mod common;
 

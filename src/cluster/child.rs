@@ -3,6 +3,7 @@
 //! The child's stdin is a pipe that this process holds open and never writes to. When the launcher ends for any reason, the
 //! pipe closes and the child exits. The child has its own process group, so that Ctrl-C in a terminal reaches only the
 //! launcher.
+#![allow(clippy::disallowed_methods, reason = "the launcher polls its child processes")]
 
 use std::io;
 use std::os::unix::process::CommandExt;

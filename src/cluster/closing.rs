@@ -1,6 +1,7 @@
 //! Ends a cluster: the learner first, because it writes the checkpoint, then all other processes.
 //!
 //! From here on no child is restarted, and every wait has a bound.
+#![allow(clippy::disallowed_methods, reason = "the launcher polls its child processes")]
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

@@ -4,6 +4,7 @@
 //! system's directory for temporary files, derived from the run's path and the user. It belongs to one launcher and its
 //! children: shards and players hold its lock, and the learner holds the run's lock. A new launcher therefore waits for the
 //! last process of a launcher that was killed or is still exiting.
+#![allow(clippy::disallowed_methods, reason = "the launcher polls its child processes")]
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, TryLockError};

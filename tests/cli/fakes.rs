@@ -1,4 +1,5 @@
 //! Fake programs in shell, to test how a cluster is started, supervised and ended.
+#![allow(clippy::disallowed_methods, reason = "the test waits for real processes and sockets")]
 
 use std::fs::{self, File};
 use std::path::PathBuf;

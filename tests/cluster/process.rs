@@ -1,4 +1,5 @@
 //! One process of ours: started, looked at over HTTP, signalled, and gone when dropped.
+#![allow(clippy::disallowed_methods, reason = "the test waits for real processes and sockets")]
 
 use std::fs::{self, File};
 use std::io::{Read, Write};

@@ -2,6 +2,7 @@
 //! probability: P(i) = share of its shard · (p + constant)^α / Σ of its shard.
 //!
 //! Seeds are fixed. The same is tested without processes in `crates/coordinator/tests/spread_sampling.rs`.
+#![allow(clippy::disallowed_methods, reason = "the test waits for real processes and sockets")]
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
 //! `quiver paper fig6` over real clusters, killed in the middle and started again.
+#![allow(clippy::disallowed_methods, reason = "the test waits for real processes and sockets")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

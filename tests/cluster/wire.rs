@@ -1,4 +1,5 @@
 //! Calls to shards and learners without any of our clients' cleverness.
+#![allow(clippy::disallowed_methods, reason = "the test waits for real processes and sockets")]
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
 //! An actor without emulator and network: recorded chunks, sent at a pace.
+#![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

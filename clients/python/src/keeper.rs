@@ -1,6 +1,7 @@
 //! Keeps a shard configured and supplied with an allowance while a client, writer or sampler uses it.
 //!
 //! A restarted shard has no allowance, and without a data directory it has no configuration either.
+#![allow(clippy::disallowed_methods, reason = "Python callers wait in wall-clock time")]
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

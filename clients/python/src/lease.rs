@@ -3,6 +3,7 @@
 //! A shard accepts one incarnation of an actor at a time, and the chunks of each lane in order. So all lanes of an
 //! actor in this process share one incarnation, a lane has one writer at a time, and its next writer continues where it
 //! ended.
+#![allow(clippy::disallowed_methods, reason = "Python callers wait in wall-clock time")]
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,5 @@
 //! Waits with the GIL released. Ctrl-C interrupts a wait, and a long wait logs its reason.
+#![allow(clippy::disallowed_methods, reason = "Python callers wait in wall-clock time")]
 
 use std::pin::pin;
 use std::sync::{Mutex, OnceLock, PoisonError};

@@ -1,4 +1,5 @@
 //! The clock, as an argument.
+#![allow(clippy::disallowed_methods, reason = "this module is the clock of the others")]
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -4,6 +4,7 @@
 //! is a service of many containers. So each server behind a name is asked for its shard id, and shards are identified
 //! by that. Their number is determined once, when a run first starts. Later the names are looked up again whenever a
 //! shard is missing; [`crate::pool`] uses the result.
+#![allow(clippy::disallowed_methods, reason = "name lookup retries in wall-clock time")]
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -154,6 +154,8 @@ impl Members {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "the test needs points in time to compute with")]
+
     use super::*;
 
     #[test]

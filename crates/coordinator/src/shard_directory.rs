@@ -200,6 +200,8 @@ impl ShardDirectory {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "the test needs points in time to compute with")]
+
     use super::*;
     use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
 //! `quiver-dashboards`: writes the dashboards' files, or asks a live Prometheus whether every panel has data.
+#![allow(clippy::disallowed_methods, reason = "the check polls Prometheus")]
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use clap::{Parser, Subcommand};
 use dashboards::probe::{Prometheus, Silent};
 
 /// Time between two looks at a Prometheus that does not have everything yet.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const POLL_EVERY: Duration = Duration::from_secs(5);
 
 /// Dashboards of Quiver: Grafana's JSON and Prometheus' console templates from one source.
 #[derive(Debug, Parser)]
@@ -34,7 +35,7 @@ enum Command {
         url: String,
         /// How long to wait until all have data, in seconds
         #[arg(long, default_value_t = 0)]
-        patience: u64,
+        timeout: u64,
         /// What rates are taken over
         #[arg(long, default_value = "1m")]
         window: String,
@@ -45,11 +46,11 @@ fn main() -> Result<()> {
     match Args::parse().command {
         Command::Write { root } => dashboards::files::write(&root)
             .with_context(|| format!("can't write below {}; name the repository's root", root.display())),
-        Command::Check { url, patience, window } => check(&url, Duration::from_secs(patience), &window),
+        Command::Check { url, timeout, window } => check(&url, Duration::from_secs(timeout), &window),
     }
 }
 
-fn check(url: &str, patience: Duration, window: &str) -> Result<()> {
+fn check(url: &str, timeout: Duration, window: &str) -> Result<()> {
     let (prometheus, pages) = (Prometheus::new(url)?, dashboards::all());
     let queries: usize = pages.iter().flat_map(|page| page.panels()).map(|panel| panel.queries.len()).sum();
     let started = Instant::now();
@@ -59,12 +60,12 @@ fn check(url: &str, patience: Duration, window: &str) -> Result<()> {
             println!("all {queries} queries of {} dashboards have data", pages.len());
             return Ok(());
         }
-        if started.elapsed() >= patience {
+        if started.elapsed() >= timeout {
             for Silent { dashboard, panel, expression, reason } in &silent {
                 eprintln!("{dashboard}, {panel:?}: {reason}: {expression}");
             }
             bail!("{} of {queries} queries have no data at {url}", silent.len());
         }
-        sleep(LOOK_EVERY);
+        sleep(POLL_EVERY);
     }
 }

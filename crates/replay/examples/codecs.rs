@@ -6,6 +6,7 @@
 //! An item is five frames in a row, anywhere in the lane: a stack of four and its successor. It is
 //! unpacked from the last key frame at or before its first frame, and its wire bytes are those of
 //! all the frames from there to its last.
+#![allow(clippy::disallowed_methods, reason = "the example measures time")]
 
 use std::{fs, hint::black_box, path::Path, time::Instant};
 

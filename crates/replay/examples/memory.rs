@@ -4,6 +4,7 @@
 //! The file holds 84×84 gray frames one after the other. They are played over and over, in episodes
 //! of 500 steps, until the table holds a million one-step items and the first is replaced.
 //! Linux only: resident memory is read from /proc.
+#![allow(clippy::disallowed_methods, reason = "the example measures time")]
 
 use std::{fs, time::Instant};
 

@@ -1,4 +1,5 @@
 //! Binds a server's socket and accepts a bounded number of connections.
+#![allow(clippy::disallowed_methods, reason = "the connection owns its timeouts and retries")]
 
 use std::fs;
 use std::io;

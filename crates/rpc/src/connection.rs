@@ -3,6 +3,7 @@
 //! HTTP/2 begins with a preface of 24 fixed bytes. The server closes a connection at the first wrong byte of the
 //! preface, or if the preface does not arrive in time. So port scanners, browsers and silent connections hold a
 //! connection slot for seconds only, and never reach the HTTP/2 implementation.
+#![allow(clippy::disallowed_methods, reason = "the connection owns its timeouts and retries")]
 
 use std::io;
 use std::pin::Pin;

@@ -1,4 +1,5 @@
 //! Inspects one shard: its status and its top items, for `quiver inspect` and for programs.
+#![allow(clippy::disallowed_methods, reason = "the connection owns its timeouts and retries")]
 
 use std::time::{Duration, Instant};
 

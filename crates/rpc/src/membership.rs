@@ -3,6 +3,7 @@
 //! One task holds the watch stream. If the learner goes away, the task retries forever and rejoins with the same index
 //! and incarnation, so that lanes continue. A restarted learner has a newer incarnation, and its weights replace all
 //! older ones, whatever their number.
+#![allow(clippy::disallowed_methods, reason = "the connection owns its timeouts and retries")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -10,6 +10,7 @@
 //! | `expires` | expiry of the certificates, in seconds since 1970 | the warning in the log |
 //!
 //! A server's folder contains no token of another process. [`make`] writes these folders.
+#![allow(clippy::disallowed_methods, reason = "the connection owns its timeouts and retries")]
 
 pub mod make;
 

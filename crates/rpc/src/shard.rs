@@ -3,6 +3,7 @@
 //! Every connection begins with a grant that carries the shard's configuration, so a shard that restarted empty is
 //! configured again automatically. Until the next retry is due, a call to an unreachable shard fails at once, and the
 //! learner samples from other shards. This module never decides when the learner waits.
+#![allow(clippy::disallowed_methods, reason = "the connection owns its timeouts and retries")]
 
 use std::time::Duration;
 

@@ -4,6 +4,7 @@
 //! discards duplicates. The number of chunks in flight is bounded: sending one more blocks the caller (backpressure).
 //! The writer retries an unreachable shard forever, at its current address in the shard directory, and logs that it
 //! waits.
+#![allow(clippy::disallowed_methods, reason = "the connection owns its timeouts and retries")]
 
 use std::collections::VecDeque;
 use std::sync::Arc;

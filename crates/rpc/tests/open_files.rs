@@ -1,4 +1,5 @@
 //! A separate test process, because it lowers its own limit of open files.
+#![allow(clippy::disallowed_methods, reason = "the test waits for real processes and sockets")]
 
 use std::fs;
 use std::time::Duration;

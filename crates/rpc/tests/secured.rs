@@ -1,5 +1,6 @@
 //! Authentication of callers by a server with secrets. The server has no routes: an authorized caller receives
 //! UNIMPLEMENTED, every other caller receives the reason of the refusal.
+#![allow(clippy::disallowed_methods, reason = "the test waits for real processes and sockets")]
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,5 @@
 //! The behaviour that all servers share, tested with a server without routes.
+#![allow(clippy::disallowed_methods, reason = "the test waits for real processes and sockets")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -148,6 +148,8 @@ impl Speed {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "the test needs points in time to compute with")]
+
     use super::*;
 
     #[test]

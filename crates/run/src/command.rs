@@ -66,7 +66,7 @@ pub enum PaperFigure {
     Fig3,
     /// CartPole.
     Fig4,
-    /// Fifty experiences.
+    /// Fifty sampled transitions ordered by the bound.
     Fig5,
     /// Atari.
     Fig6,

@@ -1,6 +1,7 @@
 //! The display of training progress: a bar on a terminal, otherwise a line every few seconds.
 //!
 //! It is the same for lockstep and for a cluster: the trainer fills an [`event::ProgressUpdate`], and this displays it.
+#![allow(clippy::disallowed_methods, reason = "the record and the progress line carry wall-clock time")]
 
 use std::cell::Cell;
 use std::io::IsTerminal;

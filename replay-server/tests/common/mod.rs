@@ -1,4 +1,5 @@
 //! A shard to talk to, and things to say to it.
+#![allow(clippy::disallowed_methods, reason = "the test waits for real processes and sockets")]
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod process;

@@ -1,4 +1,5 @@
 //! The real binary, as a child process.
+#![allow(clippy::disallowed_methods, reason = "the test waits for real processes and sockets")]
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

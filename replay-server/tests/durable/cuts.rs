@@ -1,4 +1,5 @@
 //! Cut connections anywhere, thousands of them, and everything arrives once.
+#![allow(clippy::disallowed_methods, reason = "the test waits for real processes and sockets")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
 //! Kill it again and again, anywhere, and nothing that was acknowledged is lost, changed or doubled.
+#![allow(clippy::disallowed_methods, reason = "the test waits for real processes and sockets")]
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

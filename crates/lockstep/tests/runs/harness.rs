@@ -1,4 +1,5 @@
 //! Starts `quiver-lockstep` as `quiver` would.
+#![allow(clippy::disallowed_methods, reason = "the test waits for real processes and sockets")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

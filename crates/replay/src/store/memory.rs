@@ -21,7 +21,10 @@ impl Memory {
     }
 
     /// Maps a file, which must have exactly this size.
-    #[allow(unsafe_code)]
+    #[allow(
+        unsafe_code,
+        reason = "mapping a file is unsafe; the directory's lock keeps others from changing it"
+    )]
     pub fn file(file: &File, bytes: usize) -> io::Result<Self> {
         let length = file.metadata()?.len();
         if length != bytes as u64 {
@@ -42,7 +45,7 @@ impl Memory {
 
 /// Hints to the processor that this will be read soon, up to two cache lines of it. Reads nothing.
 #[inline]
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "the intrinsic is unsafe; it only hints and reads nothing")]
 pub(crate) fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
     {

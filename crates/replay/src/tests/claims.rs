@@ -1,4 +1,5 @@
 //! Small stories about one store, each named by what it claims.
+#![allow(clippy::disallowed_methods, reason = "the test waits for real processes and sockets")]
 
 use bytes::Bytes;
 use rand::SeedableRng;

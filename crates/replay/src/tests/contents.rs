@@ -4,7 +4,7 @@ use super::writer::Played;
 pub use crate::testing::contents::{Item, contents};
 
 impl Item {
-    /// The same without what changes.
+    /// The item without its mutable fields.
     pub fn what(&self) -> Item {
         Item { priority: 0.0, times_sampled: 0, ..self.clone() }
     }

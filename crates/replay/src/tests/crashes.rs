@@ -211,7 +211,7 @@ impl World {
         contents(self.store.as_ref().unwrap())
     }
 
-    /// Whatever is in the store is what was once sent, and there once.
+    /// Every stored item equals what its writer sent, and is stored once.
     fn check(&self) {
         let mut seen = BTreeSet::new();
         for ((table, _), item) in self.contents() {
@@ -224,7 +224,7 @@ impl World {
         assert!(store.bytes_used() <= store.options().bytes_max);
     }
 
-    /// The store works as any, and what it holds then survives.
+    /// The store accepts further operations, and its contents survive another crash.
     fn go_on(&mut self, operations: usize) {
         for _ in 0..operations {
             self.operate();
@@ -392,12 +392,12 @@ fn a_start_that_failed_leaves_nothing_behind() {
     assert!(Store::open(small_options(), INCARNATION, home).unwrap().1.is_whole());
 }
 
-/// How far an operation had come when the process died.
+/// The point at which a crash interrupts an operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Torn {
     /// Some slots and marks are written, the state is the old one.
     Slots,
-    /// Room is made and the state says so. Slots are all written, the record is not or in part.
+    /// Room is reclaimed and persisted in the state, all slots are written, the record is missing or partial.
     Record,
     /// The record is whole, the state does not know yet.
     State,

@@ -17,7 +17,7 @@ use crate::{
 
 const SALT: u64 = 0x5a17;
 
-/// What else may happen between operations.
+/// Fault injected between operations.
 #[derive(Clone, Copy, PartialEq)]
 enum Between {
     Nothing,
@@ -140,7 +140,7 @@ impl World {
         self.store = Some(store);
     }
 
-    /// Into another directory, where counting begins anew.
+    /// Restores a save into another directory, which resets the counters.
     fn move_out(&mut self) {
         let mut bytes = Vec::new();
         let directory = TempDir::new().unwrap();

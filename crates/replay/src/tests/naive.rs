@@ -32,7 +32,7 @@ pub struct NaiveItem {
     pub priority: Priority,
     pub times_sampled: u32,
     pub live: bool,
-    /// Where the store has it, once that was seen.
+    /// The store's slot, once observed.
     pub slot: Option<u32>,
 }
 
@@ -286,7 +286,7 @@ impl NaiveTable {
         self.items.iter().enumerate().filter(|(_, item)| item.live)
     }
 
-    /// Takes out what the remover says.
+    /// Evicts the item that the remover selects.
     fn evict(&mut self) {
         let victim = match self.options.remover {
             Remover::Fifo => self.live().next(),

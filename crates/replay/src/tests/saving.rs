@@ -203,7 +203,7 @@ fn payload(bytes: &[u8]) -> Vec<u8> {
     payload
 }
 
-/// A writer that reads it could forge frames that look like records.
+/// With the salt, a writer could forge frames that parse as records.
 #[test]
 fn a_save_does_not_tell_the_salt() {
     let (directory, salt) = (tempfile::TempDir::new().unwrap(), 0x5ec_4e75_a174_u64);
@@ -230,8 +230,8 @@ fn a_sealed_save_is_the_save() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Checksums find accidents. A save with sound checksums and changed contents, as a bug or a
-    /// stranger would make it, must still be refused or load as a store that keeps its promises.
+    /// Checksums detect only accidental damage. A save with valid checksums but altered contents must be refused,
+    /// or load as a store whose invariants hold.
     #[test]
     fn changed_contents_never_make_a_store_that_breaks(seed: u64, kind in 0usize..3) {
         let store = used_store(KINDS[kind]);

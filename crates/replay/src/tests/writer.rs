@@ -22,7 +22,7 @@ pub struct LaneWriter {
     next_item: u64,
     /// The n of n-step items.
     n: u64,
-    /// How often a frame stands alone.
+    /// Probability of a key frame.
     keys: f64,
     since_key: u8,
     /// How many tables items go to.
