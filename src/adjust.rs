@@ -67,7 +67,10 @@ impl Adjust {
         }
         let learner: Address = match processes::addresses(&self.target, "learner")?.as_slice() {
             [learner] => learner.clone(),
-            _ => bail!("{} has no running learner", self.target),
+            _ => bail!(
+                "{} has no running learner: start it with 'quiver train --resume {0}', or give the learner's address",
+                self.target
+            ),
         };
         let mut changed: Vec<String> = settings.iter().map(|(key, text)| format!("{key} = {text}")).collect();
         changed.sort();
@@ -82,7 +85,7 @@ impl Adjust {
             Code::Unimplemented => anyhow!(
                 "{learner} is not a learner's address: name the run, or the address that its learner listens on"
             ),
-            _ => anyhow!("{learner}: {}", credentials.describe(&learner, &status)),
+            _ => anyhow!("{}", credentials.describe_at(&learner, &status)),
         })?;
         print_line(&format!("changed: {}", changed.join(", ")))
     }

@@ -26,11 +26,14 @@ pub struct Health {
 
 impl Health {
     pub fn run(&self) -> anyhow::Result<()> {
-        let answer = ask(self.address).with_context(|| format!("no response from {}", self.address))?;
+        let answer = ask(self.address).with_context(|| format!(
+                "no response from {}; check the address and that the process runs: its log names its metrics address",
+                self.address
+            ))?;
         let (status, text) = parse(&answer).with_context(|| {
             format!("{} did not send an HTTP response: is it a Quiver process?", self.address)
         })?;
-        ensure!(status == "200", "{} is unhealthy: {text}", self.address);
+        ensure!(status == "200", "{} is unhealthy: {text}; see its log", self.address);
         print_line(text)
     }
 }
@@ -83,7 +86,7 @@ mod tests {
     fn only_a_response_of_200_is_healthy() {
         asked("HTTP/1.0 200 OK\r\ncontent-length: 3\r\n\r\nok\n").unwrap();
         let stopping = asked("HTTP/1.1 503 Service Unavailable\r\n\r\nstopping\n").unwrap_err();
-        assert!(stopping.ends_with("is unhealthy: stopping"), "{stopping}");
+        assert!(stopping.contains("is unhealthy: stopping; see its log"), "{stopping}");
         for nonsense in ["", "220 mail\r\n\r\n", "HTTP/1.1\r\n\r\n"] {
             assert!(asked(nonsense).unwrap_err().ends_with("is it a Quiver process?"), "{nonsense:?}");
         }

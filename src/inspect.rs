@@ -116,7 +116,10 @@ impl Inspect {
 
     fn draw(&self, clients: &Clients, key: ItemKey) -> anyhow::Result<()> {
         let (batch, spec) = clients.item(&self.table, key)?;
-        let item = batch.items().next().context("the shard sent no item")?;
+        let item = batch
+            .items()
+            .next()
+            .context("the shard sent no item: it was evicted meanwhile, choose another of --top")?;
         let frames = strip::write(&self.out, &item, &spec)?;
         if self.json {
             return print_line(&text::item_json(&item, &self.out).to_string());

@@ -31,7 +31,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Actor-learner training with valuable experience replay
+/// Distributed DQN training with prioritized replay
 #[derive(Parser)]
 #[command(name = "quiver", version, after_help = EXAMPLES)]
 struct Cli {

@@ -47,10 +47,11 @@ impl Snapshot {
         };
         rpc::snapshot::save(client, &self.file, progress).await.map_err(|error| match error {
             SnapshotError::Shard(status) => {
-                anyhow!("{}: {}", self.shard, credentials.describe(&self.shard, &status))
+                anyhow!("{}", credentials.describe_at(&self.shard, &status))
             }
             SnapshotError::File(error) => {
-                anyhow::Error::new(error).context(format!("can't write {}", self.file.display()))
+                let hint = "choose another file, or free space";
+                anyhow::Error::new(error).context(format!("can't write {}; {hint}", self.file.display()))
             }
         })
     }

@@ -114,18 +114,18 @@ impl Args {
             match end {
                 MembershipEnd::Done => break,
                 MembershipEnd::Replaced(reason) => {
-                    warn!(reason, index, "membership ended, rejoining as a new member");
+                    warn!(index, error = reason, "membership lost, rejoining with a free index");
                     // Another process has the index now. Requesting it again would evict that process in turn.
                     requested_index = None;
                 }
                 MembershipEnd::ShardsChanged => {
-                    info!(index, "shards of the run changed, rejoining");
+                    info!(index, "shard set of the run changed, rejoining");
                     requested_index = Some(index);
                 }
             }
         }
         health.stopping();
-        info!("process ends");
+        info!(role = name, "process exiting");
         drop(_entered);
         runtime.shutdown_timeout(Duration::from_secs(1));
         Ok(())
@@ -141,10 +141,13 @@ impl Args {
         health: &Health,
         stop: &Arc<AtomicBool>,
     ) -> Result<Option<Member>> {
-        let role = if self.evaluate { v1::Role::Evaluator } else { v1::Role::Actor };
+        let (role, name) = match self.evaluate {
+            true => (v1::Role::Evaluator, "evaluator"),
+            false => (v1::Role::Actor, "actor"),
+        };
         metrics.set_blocked_on(Some("learner"));
         health.waiting(format!("the learner at {}", self.learner));
-        info!(learner = %self.learner, "joining the run");
+        info!(learner = %self.learner, role = name, requested_index = index, "joining the run");
         let mut joining =
             Box::pin(join(self.learner.clone(), credentials, role, index, std::process::id().into()));
         let membership = loop {
@@ -157,7 +160,7 @@ impl Args {
         metrics.set_blocked_on(None);
         let joined = &membership.joined;
         if joined.finished {
-            info!("the run has ended");
+            info!("run finished, exiting");
             return Ok(None);
         }
         info!(run = joined.run, index = joined.index, incarnation = joined.incarnation, "joined the run");
@@ -186,7 +189,7 @@ impl Member {
         }
         let update = self.membership.updates.borrow();
         if update.finished {
-            info!("the run has ended");
+            info!("run finished, exiting");
             return Some(MembershipEnd::Done);
         }
         update.refused.clone().map(MembershipEnd::Replaced)
@@ -210,7 +213,7 @@ impl Member {
         wanted: impl Fn(&Weights) -> bool,
     ) -> std::result::Result<Arc<Weights>, MembershipEnd> {
         let mut updates = self.membership.updates.clone();
-        let mut logged_at = None;
+        let (started, mut logged_at) = (std::time::Instant::now(), None);
         loop {
             if let Some(end) = self.end() {
                 return Err(end);
@@ -227,7 +230,7 @@ impl Member {
             let due = logged_at.is_none_or(|at: std::time::Instant| at.elapsed() >= LOG_INTERVAL);
             if due && what == "weights" {
                 logged_at = Some(std::time::Instant::now());
-                info!("waiting for the learner's weights");
+                info!(blocked_on = what, blocked_seconds = started.elapsed().as_secs_f64(), "actor blocked");
             }
             let _ = runtime.block_on(async { timeout(POLL_INTERVAL, updates.changed()).await });
         }

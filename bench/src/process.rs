@@ -37,7 +37,7 @@ impl Process {
     pub fn start<A: AsRef<OsStr>>(program: &'static str, directory: &Path, arguments: &[A]) -> Result<Self> {
         let path = env::current_exe().context("can't tell where quiver-bench is")?.with_file_name(program);
         if !path.is_file() {
-            bail!("{program} is missing next to quiver-bench (no {}): run `make build`", path.display());
+            bail!("{program} is missing next to quiver-bench (no {}): run 'make build'", path.display());
         }
         let (log, status) =
             (directory.join(format!("{program}.log")), directory.join(format!("{program}.json")));

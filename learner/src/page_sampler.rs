@@ -85,7 +85,9 @@ fn past(run: &Path) -> History {
     match record::episodes(run) {
         Ok(episodes) => history.past_scores = curve::smoothed(&episodes),
         // Training must not fail because the page lacks its history.
-        Err(error) => warn!(%error, "can't read earlier training games: the page starts without them"),
+        Err(error) => {
+            warn!(%error, run_dir = %run.display(), "earlier episodes not loaded, the page starts without them")
+        }
     }
     history
 }

@@ -44,7 +44,7 @@ use crate::page_sampler::PageSampler;
 use crate::prefetcher::{PrefetcherParts, RunCounts, StatusSenders};
 use crate::priorities::Priorities;
 use crate::remote::RemoteReplay;
-use crate::replay::Collector;
+use crate::replay::BatchAssembler;
 use crate::trainer::Trainer;
 
 /// Samples from replay shards, trains, and publishes weights to actors.
@@ -72,8 +72,7 @@ pub struct Args {
     /// the system's resolver]
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
-    /// Use TLS: accept only callers authorized by the secrets in this directory, and authenticate to shards with them
-    /// ('quiver certs' creates it: learner)
+    /// Use TLS: accept only callers authorized by the secrets in this directory ('quiver certs' creates it: learner)
     #[arg(long, value_name = "DIR", env = "QUIVER_SECRETS", hide_env_values = true)]
     secrets: Option<PathBuf>,
     /// Allow unauthenticated plaintext on a non-loopback address
@@ -131,7 +130,10 @@ impl Args {
             adjust::changed(&resolved, &changes, count, &ReplayStatus::default()).map_err(|error| {
                 match changes.is_empty() {
                     true => anyhow!(error),
-                    false => anyhow!("with the changes in adjusted.json: {error}"),
+                    false => {
+                        let path = self.run_dir.join("adjusted.json");
+                        anyhow!("with the changes in {}: {error}; correct or delete it", path.display())
+                    }
                 }
             })?;
         let entered = runtime.enter();
@@ -235,9 +237,9 @@ impl Args {
             publish: StatusSenders { status, counted: watch::Sender::new(RunCounts::default()) },
             settings: resolved.settings.clone(),
         };
-        let collector = Collector::for_learner(&parts.settings, &parts.environment, &learner);
+        let assembler = BatchAssembler::for_learner(&parts.settings, &parts.environment, &learner);
         let handle = runtime.handle().clone();
-        let replay = RemoteReplay::start(parts, collector, handle.clone());
+        let replay = RemoteReplay::start(parts, assembler, handle.clone());
         health.ready();
         events.send(&Event::Ready { run_dir: journal.path().to_owned(), frames: journal.state.frames });
         let members = RunMembers { hub, reports, evaluations: Evaluations::new(incarnation) };
@@ -258,7 +260,6 @@ impl Args {
             .max_decoding_message_size(proto::limits::OTHER_BYTES_MAX)
             .max_encoding_message_size(proto::limits::WEIGHTS_BYTES_MAX);
         let listener = runtime.block_on(Listener::bind(&self.listen, edge, gate))?;
-        info!(address = %listener.address(), "learner listening");
         let routes = tonic::service::Routes::new(service);
         runtime.spawn(listener.serve(routes, std::future::pending()));
         Ok(())

@@ -147,14 +147,15 @@ impl TryFrom<&Args> for Config {
         args.listen.check_exposure(args.secrets.is_some(), args.insecure)?;
         let id = match &args.id {
             None => {
-                let random = random_bytes().context("cannot read /dev/urandom to create a random id")?;
+                let random =
+                    random_bytes().context("cannot read /dev/urandom to create a random id: give --id")?;
                 random.iter().map(|byte| format!("{byte:02x}")).collect()
             }
             Some(id) => {
                 let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-                let sound = (1..=ID_CHARACTERS_MAX).contains(&id.len()) && id.bytes().all(allowed);
+                let is_valid = (1..=ID_CHARACTERS_MAX).contains(&id.len()) && id.bytes().all(allowed);
                 ensure!(
-                    sound,
+                    is_valid,
                     "--id {id:?} must have 1 to {ID_CHARACTERS_MAX} characters of a-z, A-Z, 0-9, '.', '-' and '_'"
                 );
                 id.clone()
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!(one.id.len(), 32);
         assert_ne!(one.id, other.id);
         assert!(one.bytes_limit > 1 << 24);
-        assert_eq!(one.listen.to_string(), "http://127.0.0.1:7701");
+        assert_eq!(one.listen.to_string(), "127.0.0.1:7701");
     }
 
     #[test]

@@ -37,7 +37,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
 async fn serve(args: &Args, config: &Config) -> anyhow::Result<()> {
     let (registry, health) = (Registry::new(), Health::new());
     let server = Server::bind(config, &registry).await?;
-    info!(id = server.id(), address = %server.address(), "shard started");
+    info!(shard_id = server.id(), "shard started");
     let name = format!("shard {}", server.id());
     telemetry::serve(&args.telemetry, &name, registry, health.clone()).await?;
     server.run(&health, telemetry::shutdown_signal()).await

@@ -162,7 +162,7 @@ impl Metrics {
         if let Some(reason) = refusal.reason() {
             self.refused.with_label_values(&[reason.name()]).inc();
             if self.refusals_logged.allow() {
-                tracing::warn!(reason = reason.name(), error = %refusal, "call refused");
+                tracing::warn!(reason = reason.name(), error = %refusal, "request refused");
             }
         }
     }

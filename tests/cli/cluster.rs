@@ -206,7 +206,7 @@ fn a_missing_program_is_named() {
         }
         let ran = sandbox.quiver(&["train", "cartpole"]);
         assert!(ran.refused().starts_with(&format!("{missing} is missing next to quiver")), "{}", ran.err);
-        assert!(ran.err.contains("run `make build`"), "{}", ran.err);
+        assert!(ran.err.contains("run 'make build'"), "{}", ran.err);
         assert_eq!(sandbox.left(), [""; 0]);
     }
 }

@@ -143,7 +143,7 @@ fn whoever_is_stopped_alone_the_rest_says_so_in_words() {
     cluster.moves_on(&[0, 1]);
 
     cluster.shards[0].stop();
-    says(&|| cluster.learner.log(), "shard unreachable; sampling from the other shards");
+    says(&|| cluster.learner.log(), "shard unreachable");
     says(&|| cluster.actors[0].log(), "shard unreachable");
     cluster.shards[1].stop();
     says(&|| cluster.learner.log(), &format!("last at {}", cluster.shard_address(0)));

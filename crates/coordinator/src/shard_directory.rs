@@ -82,10 +82,12 @@ pub fn saved_ids(run: &Path) -> Result<Vec<String>> {
 fn load(run: &Path) -> Result<Saved> {
     match fs::read(run.join(FILE)) {
         Ok(text) => serde_json::from_slice(&text).with_context(|| {
-            format!("{FILE} is damaged: delete it if every shard is still at the address it had")
+            let path = run.join(FILE);
+            format!("{} is damaged: delete it if every shard is still at the address it had", path.display())
         }),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Saved::default()),
-        Err(error) => Err(error).with_context(|| format!("can't read {FILE}")),
+        Err(error) => Err(error)
+            .with_context(|| format!("can't read {}; check its permissions", run.join(FILE).display())),
     }
 }
 

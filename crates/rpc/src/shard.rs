@@ -208,8 +208,7 @@ impl Shard {
         result.map_err(|status| {
             self.stream = None;
             self.next_try = Instant::now() + self.backoff.next();
-            self.last_error =
-                format!("{}: {}", self.address, self.credentials.describe(&self.address, &status));
+            self.last_error = self.credentials.describe_at(&self.address, &status);
             if is_refusal(&status) {
                 ShardError::Refused(self.last_error.clone())
             } else {

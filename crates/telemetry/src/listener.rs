@@ -70,7 +70,7 @@ async fn serve_beside(
     if let Some(path) = &args.status_file {
         status_file::write(path, name, address)?;
     }
-    info!(name, metrics = %format_args!("http://{address}/metrics"), "serving metrics");
+    info!(process = name, version = env!("CARGO_PKG_VERSION"), url = %format_args!("http://{address}/metrics"), "metrics server listening");
     Ok(address)
 }
 

@@ -62,7 +62,7 @@ impl Process {
 
     fn served_address(&self) -> Option<Address> {
         let log = self.log();
-        let (_, after) = log.split_once("serving address=")?;
+        let (_, after) = log.split_once("server listening tls=false address=")?;
         let (address, _) = after.split_once('\n')?;
         Some(address.parse().unwrap())
     }
