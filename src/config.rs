@@ -27,7 +27,7 @@ const EXAMPLE_GAME: &str = "pong";
 
 /// Print settings and presets
 #[derive(Args)]
-pub struct Config {
+pub struct ConfigCommand {
     #[command(subcommand)]
     command: Command,
 }
@@ -57,7 +57,7 @@ struct Show {
     explain: bool,
 }
 
-impl Config {
+impl ConfigCommand {
     pub fn run(&self) -> anyhow::Result<()> {
         match &self.command {
             Command::Show(show) => show.run(),

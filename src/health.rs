@@ -17,14 +17,14 @@ const RESPONSE_BYTES_MAX: u64 = 64 << 10;
 
 /// Query a process's /healthz; exit with 0 if it is healthy
 #[derive(Args)]
-pub struct Health {
+pub struct HealthCommand {
     /// Metrics address of the process (its --metrics-listen). The default is that of the container images; elsewhere a
     /// process takes a free port, which its log and processes.json name
     #[arg(value_name = "ADDR", default_value = "127.0.0.1:9100")]
     address: SocketAddr,
 }
 
-impl Health {
+impl HealthCommand {
     pub fn run(&self) -> anyhow::Result<()> {
         let answer = ask(self.address).with_context(|| format!(
                 "no response from {}; check the address and that the process runs: its log names its metrics address",
@@ -77,7 +77,7 @@ mod tests {
             assert!(request.starts_with(b"GET /healthz HTTP/1.0\r\n"));
             stream.write_all(answer.as_bytes()).unwrap();
         });
-        let done = Health { address }.run().map_err(|error| format!("{error:#}"));
+        let done = HealthCommand { address }.run().map_err(|error| format!("{error:#}"));
         server.join().unwrap();
         done
     }
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn an_address_without_a_listener_is_unhealthy() {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let error = Health { address }.run().unwrap_err();
+        let error = HealthCommand { address }.run().unwrap_err();
         assert!(format!("{error:#}").contains("no response from"), "{error:#}");
     }
 }

@@ -49,11 +49,11 @@ enum Command {
     Inspect(inspect::Inspect),
     Adjust(adjust::Adjust),
     Snapshot(snapshot::Snapshot),
-    Config(config::Config),
+    Config(config::ConfigCommand),
     Games(games::Games),
     Certs(certs::Certs),
     Doctor(doctor::Doctor),
-    Health(health::Health),
+    Health(health::HealthCommand),
 }
 
 const EXAMPLES: &str = "\

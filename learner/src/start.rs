@@ -21,7 +21,7 @@ use rpc::channel::Credentials;
 use rpc::edge::Edge;
 use rpc::gate::Gate;
 use rpc::serve::Listener;
-use rpc::shard::{Shard, ShardConfig};
+use rpc::shard::{ShardClient, ShardConfig};
 use run::adjusted;
 use run::event::Event;
 use settings::Resolved;
@@ -30,7 +30,6 @@ use telemetry::{Health, TelemetryArgs};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::time::timeout;
-use tracing::info;
 
 use crate::checkpoint::RunState;
 use crate::cluster::{ProcessHandles, RunMembers, TrainingThread};
@@ -213,7 +212,7 @@ impl Args {
         runtime.block_on(served)?;
 
         let connections = connect(shards, &credentials, &shard_config);
-        let updaters = connections.iter().map(Shard::updater).collect();
+        let updaters = connections.iter().map(ShardClient::updater).collect();
         let pool = ShardPool::new(
             connections,
             directory,
@@ -285,10 +284,10 @@ fn run_info(run: String, incarnation: u32, resolved: &Resolved, learner: &Learne
     Ok(RunInfo { run, incarnation, config, architecture })
 }
 
-fn connect(shards: &Shards, credentials: &Credentials, config: &ShardConfig) -> Vec<Shard> {
+fn connect(shards: &Shards, credentials: &Credentials, config: &ShardConfig) -> Vec<ShardClient> {
     (0u64..)
         .zip(shards.addresses())
-        .map(|(seed, address)| Shard::new(address.clone(), credentials.clone(), config.clone(), seed))
+        .map(|(seed, address)| ShardClient::new(address.clone(), credentials.clone(), config.clone(), seed))
         .collect()
 }
 

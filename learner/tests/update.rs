@@ -5,7 +5,7 @@ use envs::{Element, Observation, Spec};
 use learner::{Learner, TransitionDecoder};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use replay::testing::{Lane, NOOP, one_step};
+use replay::testing::{LaneBuilder, NOOP, one_step};
 use replay::{LaneKey, Store, Taken};
 use settings::Settings;
 use settings::choices::RewardClip;
@@ -32,7 +32,7 @@ fn spec() -> Spec {
 fn store(settings: &Settings) -> Store {
     let mut store = Store::new(coordinator::store_options(settings, &spec()), 0).unwrap();
     let key = LaneKey { actor: 0, incarnation: 0, lane: 0 };
-    let mut lane = Lane::packed(key, settings.frame_codec, spec().observation.bytes());
+    let mut lane = LaneBuilder::packed(key, settings.frame_codec, spec().observation.bytes());
     for number in 0..20u16 {
         let taken = Taken {
             action: number % 2,

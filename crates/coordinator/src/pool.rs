@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use proto::{PackedBatch, StoreSpec};
 use replay::ShardStatus;
-use rpc::shard::{Shard, ShardError};
+use rpc::shard::{ShardClient, ShardError};
 use rpc::shard_entry::ShardEntry;
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -17,14 +17,14 @@ use tracing::{info, warn};
 use crate::clock::Clock;
 use crate::control::Control;
 use crate::discovery::AddressWatcher;
-use crate::shard_directory::{Identity, ShardDirectory};
+use crate::shard_directory::{IdentifyOutcome, ShardDirectory};
 use crate::spread::{Masses, SamplePoint};
 
 /// The shards of a run.
 pub struct ShardPool {
     /// Rate control over the shards' counters.
     pub control: Control,
-    shards: Vec<Shard>,
+    shards: Vec<ShardClient>,
     directory: ShardDirectory,
     /// Publishes the directory to the members.
     published: watch::Sender<Vec<ShardEntry>>,
@@ -48,7 +48,7 @@ impl ShardPool {
     /// A pool of the shards in `directory`, of which the run does without `without`. Members receive the directory
     /// through `published`.
     pub fn new(
-        shards: Vec<Shard>,
+        shards: Vec<ShardClient>,
         directory: ShardDirectory,
         published: watch::Sender<Vec<ShardEntry>>,
         control: Control,
@@ -271,26 +271,26 @@ impl ShardPool {
                 status.id
             )
         })? {
-            Identity::Expected => Ok(true),
-            Identity::FirstAnswer => {
+            IdentifyOutcome::Expected => Ok(true),
+            IdentifyOutcome::FirstAnswer => {
                 self.publish_directory();
                 Ok(true)
             }
-            Identity::New { replaces } => {
+            IdentifyOutcome::New { replaces } => {
                 if let Some(former) = replaces {
                     warn!(shard, %address, id = status.id, replaced_id = former, "shard replaced by one with a new id");
                 }
                 self.publish_directory();
                 Ok(true)
             }
-            Identity::Foreign => {
+            IdentifyOutcome::Foreign => {
                 let expected_id = &self.directory.all()[shard].id;
                 warn!(shard, %address, id = status.id, expected_id, "unknown shard at a known address, ignored");
                 self.shards[shard].move_to(self.directory.all()[shard].address.clone());
                 self.control.mark_unreachable(shard);
                 Ok(false)
             }
-            Identity::Swapped { other, tries } => {
+            IdentifyOutcome::Swapped { other, tries } => {
                 if tries <= self.len() {
                     warn!(shard, other, %address, id = status.id, "shard addresses swapped, reconnecting both");
                 }
@@ -302,7 +302,7 @@ impl ShardPool {
                 self.publish_directory();
                 Ok(false)
             }
-            Identity::Duplicate => Err(format!(
+            IdentifyOutcome::Duplicate => Err(format!(
                 "{address} leads to shard {}, as another address does: remove the duplicate --shard",
                 status.id
             )),
@@ -316,8 +316,8 @@ impl ShardPool {
 
 /// The shards that the run does not do without, with their numbers.
 fn active<'a>(
-    shards: &'a mut [Shard],
+    shards: &'a mut [ShardClient],
     without: &'a BTreeSet<usize>,
-) -> impl Iterator<Item = (usize, &'a mut Shard)> {
+) -> impl Iterator<Item = (usize, &'a mut ShardClient)> {
     shards.iter_mut().enumerate().filter(|(index, _)| !without.contains(index))
 }

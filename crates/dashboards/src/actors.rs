@@ -1,6 +1,6 @@
 //! The actors dashboard: all actors together. There may be hundreds, so no series shows a single actor.
 
-use crate::panel::{Dashboard, Panel, Row, Unit, percentile, rate};
+use crate::panel::{Dashboard, DashboardPanel, DashboardRow, Unit, percentile, rate};
 
 /// Lag of the median actor's weights behind the newest, in updates.
 pub(crate) const MEDIAN_LAG: &str = "quantile(0.5, clamp_min(scalar(max(quiver_learner_weights_version)) - quiver_actor_weights_version{job=\"actor\"}, 0))";
@@ -14,41 +14,41 @@ pub fn dashboard() -> Dashboard {
     }
 }
 
-fn glance() -> Row {
-    Row::new(
+fn glance() -> DashboardRow {
+    DashboardRow::new(
         "At a glance",
         [
-            Panel::stat(
+            DashboardPanel::stat(
                 "Actors",
                 Unit::Number,
                 "Actors connected to the learner.",
                 "sum(quiver_learner_members{role=\"actor\"})",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Frames per second",
                 Unit::Of("frames/s"),
                 "Emulator frames per second, all actors together.",
                 "sum(rate(quiver_actor_frames_total{job=\"actor\"}[1m]))",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Environments",
                 Unit::Number,
                 "Lanes of all actors; a lane is one environment of an actor.",
                 "sum(quiver_actor_lanes{job=\"actor\"})",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Training score",
                 Unit::Number,
                 "Mean unclipped score of the newest 20 training episodes.",
                 "max(quiver_learner_training_score)",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Episodes",
                 Unit::Of("episodes/min"),
                 "Completed training episodes per minute.",
                 "60 * sum(rate(quiver_actor_episodes_total{job=\"actor\"}[5m]))",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Joined in the last hour",
                 Unit::Number,
                 "Actors that joined as new members: starts and restarts.",
@@ -58,17 +58,17 @@ fn glance() -> Row {
     )
 }
 
-fn playing() -> Row {
-    Row::new(
+fn playing() -> DashboardRow {
+    DashboardRow::new(
         "Playing",
         [
-            Panel::lines(
+            DashboardPanel::lines(
                 "Frames per second, all actors",
                 Unit::Of("frames/s"),
                 "Emulator frames, all actors together.",
                 &[("all actors", rate!("quiver_actor_frames_total" where "job=\"actor\""))],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Frames per second per actor",
                 Unit::Of("frames/s"),
                 "Fastest, median and slowest. One far below the others: a slow machine, or its shards block it.",
@@ -81,7 +81,7 @@ fn playing() -> Row {
                     ("slowest", "min(rate(quiver_actor_frames_total{job=\"actor\"}[$__rate_interval]))"),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Time of one agent step",
                 Unit::Seconds,
                 "In all lanes of an actor: inference, emulation, encoding. It grows when there are more processes than cores.",
@@ -90,7 +90,7 @@ fn playing() -> Row {
                     ("p99", percentile!(0.99, "quiver_actor_step_seconds" where "job=\"actor\"")),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Share of time blocked on shards",
                 Unit::Share,
                 "Actors are blocked because shards accept no inserts: the learner is the bottleneck. Mean and worst actor.",
@@ -109,11 +109,11 @@ fn playing() -> Row {
     )
 }
 
-fn games() -> Row {
-    Row::new(
+fn games() -> DashboardRow {
+    DashboardRow::new(
         "Weights and episodes",
         [
-            Panel::lines(
+            DashboardPanel::lines(
                 "Weights lag",
                 Unit::Of("updates"),
                 "Updates between the newest weights and those of an actor: median and worst. Up to about the publishing period is normal.",
@@ -125,7 +125,7 @@ fn games() -> Row {
                     ),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Weights loaded",
                 Unit::Of("loads/s"),
                 "Per actor: mean and slowest. 0 while the learner publishes: weights do not arrive.",
@@ -134,7 +134,7 @@ fn games() -> Row {
                     ("slowest", "min(rate(quiver_actor_weights_loads_total{job=\"actor\"}[2m]))"),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Episode returns",
                 Unit::Number,
                 "Unclipped score of the newest episode of each actor: 90th percentile, median, 10th percentile.",
@@ -154,7 +154,7 @@ fn games() -> Row {
                     ("mean of the newest 20", "max(quiver_learner_training_score)"),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Chunks in flight",
                 Unit::Of("chunks"),
                 "Sent and not yet acknowledged: all actors together, and the largest value of one actor.",
@@ -167,11 +167,11 @@ fn games() -> Row {
     )
 }
 
-fn members() -> Row {
-    Row::new(
+fn members() -> DashboardRow {
+    DashboardRow::new(
         "Members",
         [
-            Panel::lines(
+            DashboardPanel::lines(
                 "Connected members",
                 Unit::Number,
                 "Connected to the learner, and scraped by Prometheus. The two differ while an actor is connected but not scraped, or the reverse.",
@@ -180,7 +180,7 @@ fn members() -> Row {
                     ("actors scraped", "sum(up{job=\"actor\"})"),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Starts and restarts",
                 Unit::Of("in the last hour"),
                 "Actors that joined as new members, and processes restarted at the same address. If it grows although no actor is added, actors crash.",
@@ -190,7 +190,7 @@ fn members() -> Row {
                     ("rejoined", "round(sum(increase(quiver_actor_incarnations_total{job=\"actor\"}[1h])))"),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Delivery errors",
                 Unit::Of("per minute"),
                 "Insert streams reopened, chunks sent twice (stored once), episode reports dropped.",
@@ -206,7 +206,7 @@ fn members() -> Row {
                     ),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Memory of one actor",
                 Unit::Bytes,
                 "Median and largest. It should stay constant.",

@@ -1,7 +1,7 @@
 //! The learner dashboard: training statistics, use of time, batches, scores.
 
 use crate::overview::score;
-use crate::panel::{Dashboard, Panel, Row, Unit, percentile, rate};
+use crate::panel::{Dashboard, DashboardPanel, DashboardRow, Unit, percentile, rate};
 
 pub fn dashboard() -> Dashboard {
     Dashboard {
@@ -12,41 +12,41 @@ pub fn dashboard() -> Dashboard {
     }
 }
 
-fn learning() -> Row {
-    Row::new(
+fn learning() -> DashboardRow {
+    DashboardRow::new(
         "Learning",
         [
-            Panel::lines(
+            DashboardPanel::lines(
                 "Loss",
                 Unit::Number,
                 "Weighted mean over the last 200 updates. If it grows by orders of magnitude, training diverges.",
                 &[("loss", "max(quiver_learner_loss)")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "TD error",
                 Unit::Number,
                 "Mean |TD| over the last 200 updates.",
                 &[("|TD|", "max(quiver_learner_td_error)")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Q-value",
                 Unit::Number,
                 "Mean over states and actions. If it is far above any possible return, training diverges.",
                 &[("Q", "max(quiver_learner_q)")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Entropy of the policy",
                 Unit::Of("nats"),
                 "In sampled states. 0 early in training: no exploration. The logarithm of the number of actions throughout: the agent learns nothing.",
                 &[("entropy", "max(quiver_learner_policy_entropy_nats)")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Gradient norm",
                 Unit::Number,
                 "Mean L2 norm before clipping, over the last 200 updates.",
                 &[("gradient", "max(quiver_learner_gradient_norm)")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Importance weights",
                 Unit::Number,
                 "Mean over batches, each divided by its largest. Near 0: a few rare items dominate each batch.",
@@ -57,11 +57,11 @@ fn learning() -> Row {
     .wide(4)
 }
 
-fn time() -> Row {
-    Row::new(
+fn time() -> DashboardRow {
+    DashboardRow::new(
         "Use of time",
         [
-            Panel::stack(
+            DashboardPanel::stack(
                 "Training thread",
                 Unit::Share,
                 "Blocked on a batch, gradient steps in libtorch, publishing weights, writing checkpoints. The remainder to 100% is bookkeeping.",
@@ -72,7 +72,7 @@ fn time() -> Row {
                     ("blocked on a batch", rate!("quiver_learner_batch_wait_seconds_total")),
                 ],
             ),
-            Panel::stack(
+            DashboardPanel::stack(
                 "Batch preparation (parallel to training)",
                 Unit::Share,
                 "Sampling from shards, decoding frames, copying to tensors on the device. Near 100% together: sampling is the bottleneck.",
@@ -82,7 +82,7 @@ fn time() -> Row {
                     ("copying", rate!("quiver_learner_stage_seconds_total" where "stage=\"copy\"")),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Time of an update and of a batch",
                 Unit::Seconds,
                 "One gradient step in libtorch, and sampling and decoding one batch. If batches take longer than updates, sampling is the bottleneck.",
@@ -98,11 +98,11 @@ fn time() -> Row {
     .wide(4)
 }
 
-fn batches() -> Row {
-    Row::new(
+fn batches() -> DashboardRow {
+    DashboardRow::new(
         "Batches",
         [
-            Panel::lines(
+            DashboardPanel::lines(
                 "Prefetched batches",
                 Unit::Of("batches"),
                 "Batches ready for the training thread, and batches sampled after the one in training. Always 0: sampling is the bottleneck.",
@@ -111,19 +111,19 @@ fn batches() -> Row {
                     ("lag", "max(quiver_learner_prefetch_lag_updates)"),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Age of sampled transitions",
                 Unit::Of("inserts"),
                 "Mean number of inserts into the shard since the sampled transition's own insert.",
                 &[("age", "max(quiver_learner_sample_age_inserts)")],
             ),
-            Panel::stack(
+            DashboardPanel::stack(
                 "Priority updates",
                 Unit::Of("priorities/s"),
                 "By result. Dropped: shards are slower than training; lost: a shard was unreachable.",
                 &[("{result}", "sum by (result) (rate(quiver_learner_priorities_total[$__rate_interval]))")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Largest priority",
                 Unit::Number,
                 "Largest priority seen in any shard. It never falls; if it keeps growing, training diverges.",
@@ -133,18 +133,18 @@ fn batches() -> Row {
     )
 }
 
-fn output() -> Row {
-    Row::new(
+fn output() -> DashboardRow {
+    DashboardRow::new(
         "Output",
         [
             score().wide(6),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Published weights",
                 Unit::Of("updates"),
                 "Version of the newest published weights, counted in updates. It falls when a learner resumes from a checkpoint.",
                 &[("version", "max(quiver_learner_weights_version)")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Errors since start",
                 Unit::Number,
                 "Transitions that could not be decoded (the log names the actor), calls refused, priorities lost or dropped.",

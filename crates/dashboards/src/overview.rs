@@ -1,7 +1,7 @@
 //! The overview: progress, speed, scores, backpressure, and the cost of each stage.
 
 use crate::actors::MEDIAN_LAG;
-use crate::panel::{Dashboard, Panel, Row, Unit, mean, rate};
+use crate::panel::{Dashboard, DashboardPanel, DashboardRow, Unit, mean, rate};
 
 /// Seconds until the frame budget, at the speed of the last ten minutes; no value while no frames are stored.
 const TIME_LEFT: &str = "clamp_min(max(quiver_learner_frames_budget) - max(quiver_learner_frames), 0) / (max(deriv(quiver_learner_frames[10m])) > 0)";
@@ -18,77 +18,77 @@ pub fn dashboard() -> Dashboard {
     }
 }
 
-fn glance() -> Row {
-    Row::new(
+fn glance() -> DashboardRow {
+    DashboardRow::new(
         "At a glance",
         [
-            Panel::stat(
+            DashboardPanel::stat(
                 "Frames",
                 Unit::Number,
                 "Emulator frames of the whole run.",
                 "max(quiver_learner_frames)",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Done",
                 Unit::Share,
                 "Frames against the budget at which training ends.",
                 "max(quiver_learner_frames) / max(quiver_learner_frames_budget)",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Time left",
                 Unit::Seconds,
                 "Until the frame budget, at the speed of the last ten minutes.",
                 TIME_LEFT,
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Frames per second",
                 Unit::Of("frames/s"),
                 "Frames stored in the last minute.",
                 STORED,
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Updates per second",
                 Unit::Of("updates/s"),
                 "Gradient steps in the last minute.",
                 "sum(rate(quiver_learner_updates_total[1m]))",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Evaluation score",
                 Unit::Number,
                 "Mean score of the newest evaluation, unclipped.",
                 "max(quiver_learner_evaluation_score)",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Samples per insert",
                 Unit::Number,
                 "Mean number of times that each transition is used; the curve below also shows the target.",
                 "max(quiver_learner_samples_per_insert)",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Buffer fill",
                 Unit::Share,
                 "Transitions in all shards against their capacity.",
                 "sum(quiver_replay_items) / sum(quiver_replay_capacity)",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Actors",
                 Unit::Number,
                 "Actors connected to the learner.",
                 "sum(quiver_learner_members{role=\"actor\"})",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Shards",
                 Unit::Number,
                 "Shards that the learner can reach.",
                 "max(quiver_learner_shards_reachable)",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Weights lag",
                 Unit::Of("updates"),
                 "Updates between the newest weights and those of the median actor.",
                 MEDIAN_LAG,
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Alerts",
                 Unit::Number,
                 "Firing alerts; docs/alerts.md explains how to react.",
@@ -99,8 +99,8 @@ fn glance() -> Row {
 }
 
 /// The score curve, which the learner dashboard also shows.
-pub(crate) fn score() -> Panel {
-    Panel::lines(
+pub(crate) fn score() -> DashboardPanel {
+    DashboardPanel::lines(
         "Score",
         Unit::Number,
         "Mean unclipped scores: evaluations, the newest 20 training episodes, and the untrained network.",
@@ -113,12 +113,12 @@ pub(crate) fn score() -> Panel {
     )
 }
 
-fn progress() -> Row {
-    Row::new(
+fn progress() -> DashboardRow {
+    DashboardRow::new(
         "Progress",
         [
             score().wide(8),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Estimated time to the budget",
                 Unit::Seconds,
                 "At the speed of the last ten minutes. At a constant speed it falls by one second per second.",
@@ -129,23 +129,23 @@ fn progress() -> Row {
     )
 }
 
-fn speed() -> Row {
-    Row::new(
+fn speed() -> DashboardRow {
+    DashboardRow::new(
         "Speed",
         [
-            Panel::lines(
+            DashboardPanel::lines(
                 "Frames per second",
                 Unit::Of("frames/s"),
                 "Played by actors and stored in shards. The two differ while chunks are blocked or when they are lost.",
                 &[("stored", STORED), ("played", rate!("quiver_actor_frames_total" where "job=\"actor\""))],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Updates per second",
                 Unit::Of("updates/s"),
                 "Gradient steps. 0 while the replay fills up to min_size.",
                 &[("updates", rate!("quiver_learner_updates_total"))],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Samples per insert",
                 Unit::Number,
                 "Since the ratio last restarted, and its target; within 2% of it after thousands of updates.",
@@ -154,7 +154,7 @@ fn speed() -> Row {
                     ("target", "max(quiver_learner_samples_per_insert_target)"),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Buffer fill",
                 Unit::Share,
                 "Transitions relative to capacity, and used bytes relative to the size of the rings.",
@@ -167,11 +167,11 @@ fn speed() -> Row {
     )
 }
 
-fn backpressure() -> Row {
-    Row::new(
+fn backpressure() -> DashboardRow {
+    DashboardRow::new(
         "Backpressure",
         [
-            Panel::lines(
+            DashboardPanel::lines(
                 "Share of time blocked",
                 Unit::Share,
                 "One side is always blocked for some time: the learner if actors are the bottleneck (add some), actors if the learner is.",
@@ -183,19 +183,19 @@ fn backpressure() -> Row {
                     ),
                 ],
             ),
-            Panel::stack(
+            DashboardPanel::stack(
                 "The learner is blocked on",
                 Unit::Share,
                 "Share of the last minute's scrapes at which the learner was blocked on this.",
                 &[("{on}", "max by (on) (avg_over_time(quiver_learner_blocked[1m]))")],
             ),
-            Panel::stack(
+            DashboardPanel::stack(
                 "Actors are blocked on",
                 Unit::Of("actors"),
                 "Number of actors blocked on this, over the last minute. If it is a shard, the learner is the bottleneck.",
                 &[("{on}", "sum by (on) (avg_over_time(quiver_actor_blocked{job=\"actor\"}[1m]))")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Blocked at the shards",
                 Unit::Number,
                 "Insert streams blocked on the learner, and learner calls blocked on inserts, over the last minute.",
@@ -208,11 +208,11 @@ fn backpressure() -> Row {
     )
 }
 
-fn cost() -> Row {
-    Row::new(
+fn cost() -> DashboardRow {
+    DashboardRow::new(
         "Cost of each stage",
         [
-            Panel::stack(
+            DashboardPanel::stack(
                 "Busy time",
                 Unit::Of("s/s"),
                 "Seconds of work per second, over all processes: 1 is one fully used core.",
@@ -227,7 +227,7 @@ fn cost() -> Row {
                     ("train", rate!("quiver_learner_update_seconds_sum")),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Time per operation",
                 Unit::Seconds,
                 "Mean time of one agent step in all lanes of an actor, storing a chunk, sampling for a request, preparing a batch, and an update.",
@@ -239,7 +239,7 @@ fn cost() -> Row {
                     ("update", mean!("quiver_learner_update_seconds")),
                 ],
             ),
-            Panel::stack(
+            DashboardPanel::stack(
                 "CPU",
                 Unit::Of("cores"),
                 "Cores used by each kind of process.",
@@ -248,7 +248,7 @@ fn cost() -> Row {
                     "sum by (job) (rate(process_cpu_seconds_total{job!=\"prometheus\"}[$__rate_interval]))",
                 )],
             ),
-            Panel::stack(
+            DashboardPanel::stack(
                 "Memory",
                 Unit::Bytes,
                 "Resident memory of each kind of process.",

@@ -1,6 +1,6 @@
 //! The replay dashboard: one series per shard, named by its address.
 
-use crate::panel::{Dashboard, Panel, Row, Unit, percentile};
+use crate::panel::{Dashboard, DashboardPanel, DashboardRow, Unit, percentile};
 
 pub fn dashboard() -> Dashboard {
     Dashboard {
@@ -11,17 +11,17 @@ pub fn dashboard() -> Dashboard {
     }
 }
 
-fn held() -> Row {
-    Row::new(
+fn held() -> DashboardRow {
+    DashboardRow::new(
         "Contents",
         [
-            Panel::lines(
+            DashboardPanel::lines(
                 "Transitions",
                 Unit::Number,
                 "Transitions that can be sampled, by shard. If a shard falls to 0, it restarted empty.",
                 &[("{instance}", "quiver_replay_items"), ("capacity of one", "max(quiver_replay_capacity)")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Bytes",
                 Unit::Bytes,
                 "Bytes of the ring that hold chunks. If the ring is full while transitions are below capacity, raise replay_bytes.",
@@ -30,13 +30,13 @@ fn held() -> Row {
                     ("size of one", "max(quiver_replay_bytes_max)"),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Bytes per transition",
                 Unit::Bytes,
                 "Encoded frames and records. It depends on the game, and changes as the agent improves.",
                 &[("{instance}", "quiver_replay_bytes_used / (quiver_replay_items > 0)")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Priority mass",
                 Unit::Number,
                 "Sum of the sampling weights of each shard. Shards are sampled in proportion to it.",
@@ -46,29 +46,29 @@ fn held() -> Row {
     )
 }
 
-fn rates() -> Row {
-    Row::new(
+fn rates() -> DashboardRow {
+    DashboardRow::new(
         "Rates",
         [
-            Panel::lines(
+            DashboardPanel::lines(
                 "Inserts",
                 Unit::Of("transitions/s"),
                 "Transitions stored, by shard; all shards should be about equal.",
                 &[("{instance}", "rate(quiver_replay_inserts_total[$__rate_interval])")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Samples",
                 Unit::Of("transitions/s"),
                 "Transitions sampled, by shard, in proportion to the priority mass.",
                 &[("{instance}", "rate(quiver_replay_samples_total[$__rate_interval])")],
             ),
-            Panel::stack(
+            DashboardPanel::stack(
                 "Priority updates",
                 Unit::Of("updates/s"),
                 "By result. Stale near applied: items are evicted before the learner uses them.",
                 &[("{result}", "sum by (result) (rate(quiver_replay_priority_updates_total[$__rate_interval]))")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Stale updates",
                 Unit::Share,
                 "Share of the priority updates whose transition was already evicted, by shard.",
@@ -77,21 +77,21 @@ fn rates() -> Row {
                     "sum by (instance) (rate(quiver_replay_priority_updates_total{result=\"stale\"}[2m])) / (sum by (instance) (rate(quiver_replay_priority_updates_total[2m])) > 0)",
                 )],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Chunks",
                 Unit::Of("chunks/s"),
                 "By result. Lost and refused should stay at 0.",
                 &[("{result}", "sum by (result) (rate(quiver_replay_chunks_total[$__rate_interval]))")],
             )
             .wide(4),
-            Panel::stack(
+            DashboardPanel::stack(
                 "Evictions",
                 Unit::Of("transitions/s"),
                 "Transitions evicted, by cause. Bytes: the ring is full before the capacity is reached.",
                 &[("{cause}", "sum by (cause) (rate(quiver_replay_evictions_total[$__rate_interval]))")],
             )
             .wide(4),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Allowance left",
                 Unit::Of("inserts"),
                 "Inserts that the learner has granted and that are not used yet. At 0 the shard blocks its writers.",
@@ -102,11 +102,11 @@ fn rates() -> Row {
     )
 }
 
-fn latency() -> Row {
-    Row::new(
+fn latency() -> DashboardRow {
+    DashboardRow::new(
         "Latency",
         [
-            Panel::lines(
+            DashboardPanel::lines(
                 "Storing a chunk",
                 Unit::Seconds,
                 "Median and 99th percentile. Milliseconds: the machine is out of memory or CPU.",
@@ -115,7 +115,7 @@ fn latency() -> Row {
                     ("p99 {instance}", percentile!(0.99, "quiver_replay_insert_seconds" by "instance")),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Sampling for a request",
                 Unit::Seconds,
                 "Median and 99th percentile of the time to sample the items of one request.",
@@ -124,7 +124,7 @@ fn latency() -> Row {
                     ("p99 {instance}", percentile!(0.99, "quiver_replay_sample_seconds" by "instance")),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Blocked calls and writers",
                 Unit::Number,
                 "Calls waiting for the store (never 0: add shards), and insert streams blocked on the learner.",
@@ -133,7 +133,7 @@ fn latency() -> Row {
                     ("writers {instance}", "avg_over_time(quiver_replay_writers_blocked[1m])"),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Flushing to disk",
                 Unit::Share,
                 "Share of time spent on flushing changes to disk (--fsync). Near 100%: the disk is too slow.",
@@ -143,17 +143,17 @@ fn latency() -> Row {
     )
 }
 
-fn drawn() -> Row {
-    Row::new(
+fn drawn() -> DashboardRow {
+    DashboardRow::new(
         "Sampled transitions",
         [
-            Panel::heatmap(
+            DashboardPanel::heatmap(
                 "Priorities of sampled transitions",
                 Unit::Number,
                 "All shards. It moves down as TD errors shrink. For the priorities of all stored items, use quiver inspect.",
                 "sum by (le) (increase(quiver_replay_drawn_priority_bucket[$__rate_interval]))",
             ),
-            Panel::heatmap(
+            DashboardPanel::heatmap(
                 "Ages of sampled transitions",
                 Unit::Of("inserts"),
                 "Inserts into the shard since the transition's own insert. All near the capacity: new transitions are not sampled.",
@@ -163,17 +163,17 @@ fn drawn() -> Row {
     )
 }
 
-fn errors() -> Row {
-    Row::new(
+fn errors() -> DashboardRow {
+    DashboardRow::new(
         "Writers and errors",
         [
-            Panel::lines(
+            DashboardPanel::lines(
                 "Writers connected",
                 Unit::Of("streams"),
                 "Open insert streams, by shard.",
                 &[("{instance}", "quiver_replay_writers_connected")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Refused calls",
                 Unit::Of("calls/s"),
                 "Calls and streams refused, by reason. A few with reason fenced after restarts are normal.",
@@ -182,13 +182,13 @@ fn errors() -> Row {
                     "sum by (reason) (rate(quiver_replay_requests_refused_total[$__rate_interval]))",
                 )],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Damaged records",
                 Unit::Of("records"),
                 "Records found damaged or missing when a shard started, by kind: the machine lost power, or the disk is failing.",
                 &[("{kind}", "sum by (kind) (quiver_replay_damaged_total)")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Transitions without frames",
                 Unit::Of("transitions/s"),
                 "Dropped because their frames were already evicted: replay_bytes is too small for the number of lanes.",

@@ -72,7 +72,7 @@ impl Lockstep {
         self.turn_watched(&mut ())
     }
 
-    /// A turn whose updates `watch` observes.
+    /// A turn whose updates `observer` observes.
     pub fn turn_watched(&mut self, observer: &mut dyn UpdateObserver) -> Result<Turn> {
         let weights = self.weights_version();
         let online = self.trainer.learner.online();
@@ -84,7 +84,7 @@ impl Lockstep {
         }
         self.trainer.replay.check_room()?;
         let mut turn = Turn { episodes: played.episodes, updates: Vec::new() };
-        while let Some(metrics) = self.trainer.step(self.progress(), watch)? {
+        while let Some(metrics) = self.trainer.step(self.progress(), observer)? {
             turn.updates.push(metrics);
         }
         Ok(turn)

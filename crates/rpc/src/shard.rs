@@ -51,7 +51,7 @@ pub enum ShardError {
 
 /// The learner's handle to a shard. It reconnects by itself.
 #[derive(Debug)]
-pub struct Shard {
+pub struct ShardClient {
     address: Address,
     credentials: Credentials,
     client: ReplayClient<Channel>,
@@ -75,7 +75,7 @@ struct Stream {
     replies: Streaming<v1::SampleReply>,
 }
 
-impl Shard {
+impl ShardClient {
     /// A handle that connects on the first call.
     pub fn new(address: Address, credentials: Credentials, config: ShardConfig, seed: u64) -> Self {
         let client = client(&address, &credentials);
