@@ -42,6 +42,7 @@ test: setup ## Check format, lints and documentation, then run every test
 	cargo test --release --workspace --locked
 	for example in embed own_environment talk_to_a_shard; do ./target/release/examples/$$example >/dev/null || exit 1; done
 	deploy/check-links
+	deploy/check-messages
 	deploy/check-monitoring
 
 same-weights: build ## Prove that a refactoring changed no behaviour: train BASE=<commit> and this tree, compare bit for bit

@@ -32,7 +32,7 @@ pub struct Adjust {
     /// Transitions kept, all shards together
     #[arg(long, value_name = "ITEMS")]
     capacity: Option<String>,
-    /// α_IS: priorities are raised to this power
+    /// PER's α: sampling probability ∝ (priority + priority_constant)^α (the paper writes α_IS)
     #[arg(long, value_name = "ALPHA")]
     priority_exponent: Option<String>,
     /// Continue without these shards, because they are lost for good: comma-separated numbers from 0. Or none: use every shard
@@ -46,7 +46,7 @@ pub struct Adjust {
 const EXAMPLES: &str = "\
 Examples:
   quiver adjust pong-ver-seed0 --samples-per-insert 4
-  quiver adjust 127.0.0.1:7000 --capacity 2M --priority-exponent 0.6
+  quiver adjust 127.0.0.1:7700 --capacity 2M --priority-exponent 0.6
   quiver adjust pong-ver-seed0 --without-shards 1     stop waiting for shard 1";
 
 impl Adjust {
@@ -67,7 +67,10 @@ impl Adjust {
         }
         let learner: Address = match processes::addresses(&self.target, "learner")?.as_slice() {
             [learner] => learner.clone(),
-            _ => bail!("{} has no running learner", self.target),
+            _ => bail!(
+                "{} has no running learner: start it with 'quiver train --resume {0}', or give the learner's address",
+                self.target
+            ),
         };
         let mut changed: Vec<String> = settings.iter().map(|(key, text)| format!("{key} = {text}")).collect();
         changed.sort();
@@ -82,7 +85,7 @@ impl Adjust {
             Code::Unimplemented => anyhow!(
                 "{learner} is not a learner's address: name the run, or the address that its learner listens on"
             ),
-            _ => anyhow!("{learner}: {}", credentials.describe(&learner, &status)),
+            _ => anyhow!("{}", credentials.describe_at(&learner, &status)),
         })?;
         print_line(&format!("changed: {}", changed.join(", ")))
     }

@@ -53,19 +53,19 @@ const EVENTS_MAX: usize = 256;
 
 /// Trains a new run in `run`, or resumes the run there. The live page is at `page`, or at a free port.
 ///
-/// `overrides` are saved as adjusted settings once this process holds the run. With `lifeline`, the end of stdin stops the
+/// `overrides` are saved as adjusted settings once this process holds the run. With `exit_with_parent`, the end of stdin stops the
 /// run like Ctrl-C.
 pub fn train(
     run: &Path,
     resolved: &Resolved,
     overrides: &Changes,
     page: Option<SocketAddr>,
-    lifeline: bool,
+    exit_with_parent: bool,
 ) -> anyhow::Result<ExitCode> {
     let programs = Programs::find()?;
     torch::probe()?;
     let signals = Signals::catch().context("can't catch Ctrl-C")?;
-    if lifeline {
+    if exit_with_parent {
         signals.stop_on_stdin_end();
     }
     let sockets = Sockets::open(run, &plan::socket_names(&resolved.settings))?;

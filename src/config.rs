@@ -6,6 +6,7 @@ use settings::{SETTINGS, Settings};
 
 use crate::output::print_line;
 use crate::sources::Sources;
+use crate::train::note_gym_differences;
 
 /// The head of `quiver config reference`.
 const REFERENCE_HEAD: &str = "\
@@ -26,7 +27,7 @@ const EXAMPLE_GAME: &str = "pong";
 
 /// Print settings and presets
 #[derive(Args)]
-pub struct Config {
+pub struct ConfigCommand {
     #[command(subcommand)]
     command: Command,
 }
@@ -56,7 +57,7 @@ struct Show {
     explain: bool,
 }
 
-impl Config {
+impl ConfigCommand {
     pub fn run(&self) -> anyhow::Result<()> {
         match &self.command {
             Command::Show(show) => show.run(),
@@ -72,7 +73,9 @@ impl Show {
         let preset = layers.preset.and_then(|name| presets::find(name).ok());
         let example = preset.map_or(EXAMPLE_GAME, |preset| preset.example_game);
         let game = self.game.as_deref().or(layers.file.is_none().then_some(example));
-        print_line(layers.resolve(game)?.to_toml(self.explain).trim_end())
+        let resolved = layers.resolve(game)?;
+        note_gym_differences(game, &resolved);
+        print_line(resolved.to_toml(self.explain).trim_end())
     }
 }
 

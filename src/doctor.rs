@@ -92,7 +92,7 @@ fn libtorch() -> Finding {
         Ok(Probed { works: true, gpus: 1 }) => Good("works on the CPU and one GPU".into()),
         Ok(Probed { works: true, gpus }) => Good(format!("works on the CPU and {gpus} GPUs")),
         Ok(Probed { works: false, .. }) => {
-            Broken("loads but computes a wrong sum: run `make setup`, then `make build`".into())
+            Broken("loads but computes a wrong sum: run 'make setup', then 'make build'".into())
         }
         Err(error) => Broken(format!("{error:#}")),
     }

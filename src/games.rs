@@ -10,7 +10,8 @@ use crate::output::{print_line, print_note};
 #[derive(Args)]
 #[command(after_help = "\
 Names ignore case, dashes and underscores, and Gym's names are accepted: MsPacman, ms-pacman and
-ALE/MsPacman-v5 all mean ms_pacman.")]
+ALE/MsPacman-v5 all mean ms_pacman. The task is that of Quiver's settings: sticky actions as configured, CartPole
+with 200 steps as in v0. Ids with -ram are refused.")]
 pub struct Games {}
 
 /// Assumed width of a terminal that does not set COLUMNS.
@@ -42,7 +43,7 @@ fn roms() -> String {
     let found = with_rom.iter().filter(|entry| is_there(entry.name)).count();
     let remedy = match with_rom.len() - found {
         0 => String::new(),
-        missing => format!(", {missing} missing: run `make setup`, or set QUIVER_ROMS"),
+        missing => format!(", {missing} missing: run 'make setup', or set QUIVER_ROMS"),
     };
     let (games, roms) = (entries.len(), with_rom.len());
     format!("{games} games; {found} of {roms} ROMs found in {}{remedy}", folder.display())

@@ -1,4 +1,4 @@
-//! `quiver health`: asks a process for its health, for container images without an HTTP client.
+//! `quiver health`: queries the health of a process, for container images without an HTTP client.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,21 +15,25 @@ const TIMEOUT: Duration = Duration::from_secs(4);
 /// More than any response has.
 const RESPONSE_BYTES_MAX: u64 = 64 << 10;
 
-/// Ask a process whether it is healthy; exit with 0 if it is
+/// Query a process's /healthz; exit with 0 if it is healthy
 #[derive(Args)]
-pub struct Health {
-    /// Address at which the process serves metrics and health (its --metrics-listen)
+pub struct HealthCommand {
+    /// Metrics address of the process (its --metrics-listen). The default is that of the container images; elsewhere a
+    /// process takes a free port, which its log and processes.json name
     #[arg(value_name = "ADDR", default_value = "127.0.0.1:9100")]
     address: SocketAddr,
 }
 
-impl Health {
+impl HealthCommand {
     pub fn run(&self) -> anyhow::Result<()> {
-        let answer = ask(self.address).with_context(|| format!("no response from {}", self.address))?;
+        let answer = ask(self.address).with_context(|| format!(
+                "no response from {}; check the address and that the process runs: its log names its metrics address",
+                self.address
+            ))?;
         let (status, text) = parse(&answer).with_context(|| {
             format!("{} did not send an HTTP response: is it a Quiver process?", self.address)
         })?;
-        ensure!(status == "200", "{} is unhealthy: {text}", self.address);
+        ensure!(status == "200", "{} is unhealthy: {text}; see its log", self.address);
         print_line(text)
     }
 }
@@ -73,7 +77,7 @@ mod tests {
             assert!(request.starts_with(b"GET /healthz HTTP/1.0\r\n"));
             stream.write_all(answer.as_bytes()).unwrap();
         });
-        let done = Health { address }.run().map_err(|error| format!("{error:#}"));
+        let done = HealthCommand { address }.run().map_err(|error| format!("{error:#}"));
         server.join().unwrap();
         done
     }
@@ -82,7 +86,7 @@ mod tests {
     fn only_a_response_of_200_is_healthy() {
         asked("HTTP/1.0 200 OK\r\ncontent-length: 3\r\n\r\nok\n").unwrap();
         let stopping = asked("HTTP/1.1 503 Service Unavailable\r\n\r\nstopping\n").unwrap_err();
-        assert!(stopping.ends_with("is unhealthy: stopping"), "{stopping}");
+        assert!(stopping.contains("is unhealthy: stopping; see its log"), "{stopping}");
         for nonsense in ["", "220 mail\r\n\r\n", "HTTP/1.1\r\n\r\n"] {
             assert!(asked(nonsense).unwrap_err().ends_with("is it a Quiver process?"), "{nonsense:?}");
         }
@@ -91,7 +95,7 @@ mod tests {
     #[test]
     fn an_address_without_a_listener_is_unhealthy() {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let error = Health { address }.run().unwrap_err();
+        let error = HealthCommand { address }.run().unwrap_err();
         assert!(format!("{error:#}").contains("no response from"), "{error:#}");
     }
 }

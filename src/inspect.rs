@@ -57,8 +57,8 @@ const EXAMPLES: &str = "\
 Examples:
   quiver inspect pong-ver-seed0                    all shards of a running run
   quiver inspect pong-ver-seed0 --watch            the same, updated every 2 seconds
-  quiver inspect 127.0.0.1:7777 --top 20 --json    one shard, as JSON
-  quiver inspect 127.0.0.1:7777 --item 81:3:1045 --out item.png";
+  quiver inspect 127.0.0.1:7701 --top 20 --json    one shard, as JSON
+  quiver inspect 127.0.0.1:7701 --item 81:3:1045 --out item.png";
 
 /// The interval over which rates are measured, without --watch.
 const RATE_OVER: Duration = Duration::from_millis(500);
@@ -116,7 +116,10 @@ impl Inspect {
 
     fn draw(&self, clients: &Clients, key: ItemKey) -> anyhow::Result<()> {
         let (batch, spec) = clients.item(&self.table, key)?;
-        let item = batch.items().next().context("the shard sent no item")?;
+        let item = batch
+            .items()
+            .next()
+            .context("the shard sent no item: it was evicted meanwhile, choose another of --top")?;
         let frames = strip::write(&self.out, &item, &spec)?;
         if self.json {
             return print_line(&text::item_json(&item, &self.out).to_string());

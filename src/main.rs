@@ -31,7 +31,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Actor-learner training with valuable experience replay
+/// Distributed DQN training with prioritized replay
 #[derive(Parser)]
 #[command(name = "quiver", version, after_help = EXAMPLES)]
 struct Cli {
@@ -49,11 +49,11 @@ enum Command {
     Inspect(inspect::Inspect),
     Adjust(adjust::Adjust),
     Snapshot(snapshot::Snapshot),
-    Config(config::Config),
+    Config(config::ConfigCommand),
     Games(games::Games),
     Certs(certs::Certs),
     Doctor(doctor::Doctor),
-    Health(health::Health),
+    Health(health::HealthCommand),
 }
 
 const EXAMPLES: &str = "\

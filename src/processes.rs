@@ -16,7 +16,9 @@ pub fn addresses(target: &str, prefix: &str) -> anyhow::Result<Vec<Address>> {
     if !path.is_dir() {
         return match target.parse::<Address>() {
             Ok(address) => Ok(vec![address]),
-            Err(error) => bail!("no run {target}, and it is not an address either: {error}"),
+            Err(_) => bail!(
+                "no run '{target}' below runs/; for a process elsewhere, give its address: host:port or unix:/path"
+            ),
         };
     }
     let text = fs::read(path.join("processes.json"));
@@ -26,16 +28,19 @@ pub fn addresses(target: &str, prefix: &str) -> anyhow::Result<Vec<Address>> {
             path.display()
         );
     };
-    let processes: Vec<Value> = serde_json::from_slice(&text).context("processes.json is not a list")?;
+    let processes: Vec<Value> = serde_json::from_slice(&text).with_context(|| {
+        format!("{} is damaged: stop the run and resume it", path.join("processes.json").display())
+    })?;
     let named = processes
         .iter()
         .filter(|process| process["name"].as_str().is_some_and(|own| own.starts_with(prefix)));
     let found: Vec<Address> = named.filter_map(|process| process["address"].as_str()?.parse().ok()).collect();
     ensure!(
         !found.is_empty(),
-        "{} has no running {} (a lockstep run has none)",
+        "{} has no running {} (a lockstep run has none); see {}, or resume the run",
         path.display(),
-        prefix.trim_end_matches('-')
+        prefix.trim_end_matches('-'),
+        path.join("logs").display()
     );
     Ok(found)
 }

@@ -21,9 +21,11 @@ pub const ALL: [&str; 5] = [LOCKSTEP, LEARNER, ACTOR, REPLAY_SERVER, PAPER];
 
 /// The path of a program. A missing program is an error with its remedy.
 pub fn find(name: &str) -> anyhow::Result<PathBuf> {
-    let path = env::current_exe().context("can't find quiver's own path")?.with_file_name(name);
+    let path = env::current_exe()
+        .context("can't find quiver's own path: start quiver by its full path")?
+        .with_file_name(name);
     if !path.is_file() {
-        bail!("{name} is missing next to quiver (no {}): run `make build`", path.display());
+        bail!("{name} is missing next to quiver (no {}): run 'make build'", path.display());
     }
     Ok(path)
 }

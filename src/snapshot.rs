@@ -17,7 +17,7 @@ use crate::output::{print_line, print_note};
 ///
 /// Start a shard from the file with: quiver-replay-server --data-dir DIR --restore FILE
 #[derive(Args)]
-#[command(after_help = "Example:\n  quiver snapshot 127.0.0.1:7777 shard-0.snapshot")]
+#[command(after_help = "Example:\n  quiver snapshot 127.0.0.1:7701 shard-0.snapshot")]
 pub struct Snapshot {
     /// The shard's address: host:port or unix:/path
     shard: Address,
@@ -47,10 +47,11 @@ impl Snapshot {
         };
         rpc::snapshot::save(client, &self.file, progress).await.map_err(|error| match error {
             SnapshotError::Shard(status) => {
-                anyhow!("{}: {}", self.shard, credentials.describe(&self.shard, &status))
+                anyhow!("{}", credentials.describe_at(&self.shard, &status))
             }
             SnapshotError::File(error) => {
-                anyhow::Error::new(error).context(format!("can't write {}", self.file.display()))
+                let hint = "choose another file, or free space";
+                anyhow::Error::new(error).context(format!("can't write {}; {hint}", self.file.display()))
             }
         })
     }

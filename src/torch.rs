@@ -75,7 +75,7 @@ fn read_answer(program: &str, out: &str) -> anyhow::Result<Probed> {
         |answer: &serde_json::Value| Some((answer.get("works")?.as_bool()?, answer.get("gpus")?.as_u64()?));
     match answer.as_ref().and_then(read) {
         Some((works, gpus)) => Ok(Probed { works, gpus }),
-        None => bail!("quiver and {program} are different versions: run `make build`"),
+        None => bail!("quiver and {program} are different versions: run 'make build'"),
     }
 }
 
@@ -113,7 +113,7 @@ fn check_exit(program: &str, status: ExitStatus, err: &str) -> anyhow::Result<()
     if status.success() {
         return Ok(());
     }
-    let remedy = "run `make setup`, or set LD_LIBRARY_PATH to its folder";
+    let remedy = "run 'make setup', or set LD_LIBRARY_PATH to its folder";
     if let Some((_, what)) = err.split_once("error while loading shared libraries: ") {
         let object = what.split(':').next().unwrap_or(what).trim();
         bail!("libtorch is missing or damaged ({object}): {remedy}");
@@ -123,13 +123,13 @@ fn check_exit(program: &str, status: ExitStatus, err: &str) -> anyhow::Result<()
         let what = if message.is_empty() { status.to_string() } else { message };
         bail!("libtorch is missing or damaged ({what}): {remedy}");
     }
-    bail!("{program} can't start ({}): run `make build`", one_line(err.trim_start_matches("error: ")));
+    bail!("{program} can't start ({}): run 'make build'", one_line(err.trim_start_matches("error: ")));
 }
 
 fn cannot_start(program: &str, error: &std::io::Error) -> anyhow::Error {
     match error.kind() {
         ErrorKind::ArgumentListTooLong => anyhow!("can't start {program}: {error}; use shorter paths"),
-        _ => anyhow!("can't start {program}: {error}; run `make build`"),
+        _ => anyhow!("can't start {program}: {error}; run 'make build'"),
     }
 }
 
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn a_loader_error_is_reported_with_a_remedy() {
         let loader = "quiver-lockstep: error while loading shared libraries: libc10.so: cannot open shared object file";
-        let expected = "libtorch is missing or damaged (libc10.so): run `make setup`, or set LD_LIBRARY_PATH to its folder";
+        let expected = "libtorch is missing or damaged (libc10.so): run 'make setup', or set LD_LIBRARY_PATH to its folder";
         assert_eq!(message(127 << 8, loader), expected);
         assert!(message(127 << 8, "x: symbol lookup error: y").contains("symbol lookup error"));
         assert!(message(7, "").contains("libtorch is missing or damaged (signal: 7"));
@@ -169,7 +169,7 @@ mod tests {
     fn any_other_failure_is_quoted() {
         assert_eq!(
             message(1 << 8, "error: bad\nrequest"),
-            "quiver-lockstep can't start (bad request): run `make build`"
+            "quiver-lockstep can't start (bad request): run 'make build'"
         );
     }
 }

@@ -13,6 +13,7 @@ use run::directory::{checkpoints, fresh_name};
 use settings::Settings;
 use settings::resolve::Resolved;
 
+use crate::output::print_note;
 use crate::sources::Sources;
 use crate::{cluster, resume, runs, torch};
 
@@ -29,15 +30,16 @@ pub struct Train {
     game: Option<String>,
     #[command(flatten)]
     sources: Sources,
-    /// The run directory to create [default: runs/GAME-STRATEGY-seedN]
+    /// The run directory to create [default: runs/GAME-STRATEGY-seedN, or runs/GAME-ALGORITHM-STRATEGY-seedN
+    /// with another algorithm than soft-dqn]
     #[arg(long, value_name = "DIR")]
     run_dir: Option<PathBuf>,
     /// Resume a run: its directory, or its name below runs/
     #[arg(long, value_name = "RUN", conflicts_with_all = ["preset", "config", "run_dir"])]
     resume: Option<PathBuf>,
-    /// Stop as on Ctrl-C when stdin closes (the parent process died)
+    /// Stop as on Ctrl-C when stdin closes, that is, when the parent process has exited
     #[arg(long, hide = true)]
-    lifeline: bool,
+    exit_with_parent: bool,
     /// Address for the live page, such as 127.0.0.1:8080 [default: a free port of 127.0.0.1]
     #[arg(long, value_name = "ADDR")]
     page: Option<SocketAddr>,
@@ -48,9 +50,11 @@ Examples:
   quiver train cartpole                                 a first run, about a minute
   quiver train cartpole --lockstep --seed 1             one process, the same weights each time
   quiver train kung_fu_master --preset quick            a first Atari run, on two cores
-  quiver train pong --actors 8 --lanes 4 --shards 2     more cores: 8 actors with 4 games each, 2 shards
-  quiver train pong --samples-per-insert none           actors and learner decoupled, as in Ape-X
-  quiver train pong --strategy per --frames 10M         the paper's settings with two changes
+  quiver train pong --preset quick --actors 8 --lanes 4 --shards 2
+                                                        more cores: 8 actors with 4 games each, 2 shards
+  quiver train pong --preset quick --samples-per-insert none
+                                                        actors and learner decoupled, as in Ape-X
+  quiver train pong --strategy per --frames 10M         the paper's settings with two changes (a long run)
   quiver train breakout --algorithm dqn --strategy per --double
   quiver train --config my.toml --temperature 0.1       a file, and a flag that overrides it
   quiver train pong --page 127.0.0.1:8080               the live page at a fixed port
@@ -72,7 +76,7 @@ impl Train {
         };
         check_shards(&resolved.settings)?;
         if !resolved.settings.lockstep {
-            return cluster::train(&run, &resolved, &overrides, self.page, self.lifeline);
+            return cluster::train(&run, &resolved, &overrides, self.page, self.exit_with_parent);
         }
         if self.page.is_some() {
             bail!("a lockstep run has no live page: leave out --page, or train without --lockstep");
@@ -86,6 +90,7 @@ impl Train {
         let run = self.run_dir.clone().unwrap_or_else(|| fresh_name(Path::new(runs::RUNS), &stem(&resolved)));
         runs::check_fresh(&run)?;
         check_game(&resolved)?;
+        note_gym_differences(self.game.as_deref(), &resolved);
         Ok((run, resolved))
     }
 
@@ -123,12 +128,26 @@ fn stem(resolved: &Resolved) -> String {
 fn check_shards(settings: &Settings) -> anyhow::Result<()> {
     let (without, shards) = (&settings.without_shards.0, settings.shards as usize);
     if let Some(number) = without.iter().find(|&&number| number >= shards) {
-        bail!("without_shards names shard {number}, but the run has {shards}, numbered from 0");
+        bail!(
+            "without_shards names shard {number}, but the run has {shards}: use numbers from 0 to {}",
+            shards - 1
+        );
     }
     if without.len() == shards {
         bail!("without_shards excludes every shard: keep one");
     }
     Ok(())
+}
+
+/// Prints a note if the game was given by Gymnasium's id and the settings differ from that task.
+pub fn note_gym_differences(game: Option<&str>, resolved: &Resolved) {
+    let Some(id) = game else { return };
+    let Some((setting, expected)) = envs::gym_setting(id) else { return };
+    let Some(value) = resolved.settings.get(setting).filter(|value| value != expected) else { return };
+    print_note(&format!(
+        "note: {id} selects {} with {setting} = {value}, where Gymnasium's {id} has {expected}",
+        resolved.game
+    ));
 }
 
 /// Loads the game once, to find a missing or damaged ROM before anything is written.

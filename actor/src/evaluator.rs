@@ -1,10 +1,11 @@
 //! The main loop of an evaluator: wait for an evaluation request, play whole games with its weights, report the scores.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use proto::{EvaluationRequest, PlayerScores, Report, Weights};
-use run::record::AGENT;
+use run::record::{AGENT, Evaluation};
 use settings::seed::{self, Purpose};
 use tokio::runtime::Runtime;
 use tokio::time::Duration;
@@ -38,7 +39,7 @@ impl Evaluator {
             let is_new = |weights: &Weights| {
                 weights.evaluation.is_some_and(|request| !completed.contains(&request.number))
             };
-            let weights = match self.member.wait_for_weights(runtime, "order", is_new) {
+            let weights = match self.member.wait_for_weights(runtime, "evaluation_request", is_new) {
                 Ok(weights) => weights,
                 Err(end) => {
                     runtime.block_on(self.member.membership.flush(FLUSH_WAIT_MAX));
@@ -47,12 +48,17 @@ impl Evaluator {
             };
             let request = weights.evaluation.context("the weights carry no evaluation request")?;
             self.member.load(&weights)?;
-            info!(request.number, request.frames, request.episodes, request.baselines, "evaluation started");
+            let EvaluationRequest { number, frames, episodes, baselines, .. } = request;
+            info!(evaluation = number, frames, episodes, baselines, "evaluation started");
+            let started = Instant::now();
             let players = self.play(&request)?;
-            let report = Report::Evaluation { number: request.number, players };
+            let (mean, standard_error) = Evaluation::mean_and_error(&players[0].scores);
+            let elapsed_seconds = started.elapsed().as_secs_f64();
+            info!(evaluation = number, frames, mean, standard_error, elapsed_seconds, "evaluation completed");
+            let report = Report::Evaluation { number, players };
             runtime.block_on(self.member.membership.report_surely(report));
             self.member.metrics.evaluations.inc();
-            self.completed.push_back(request.number);
+            self.completed.push_back(number);
             if self.completed.len() > COMPLETED_MAX {
                 self.completed.pop_front();
             }
@@ -73,7 +79,7 @@ impl Evaluator {
         let episodes = request.episodes as usize;
         let (scores, others) = std::thread::scope(|scope| {
             let others = request.baselines.then(|| {
-                let note = |what: &str| tracing::debug!("{what}");
+                let note = |progress: &str| tracing::debug!(progress, "baseline episode completed");
                 let games = &games;
                 scope.spawn(move || {
                     baselines::play(resolved, architecture, agents::Device::Cpu, games, episodes, note)

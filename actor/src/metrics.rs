@@ -2,55 +2,54 @@
 
 use prometheus::{Counter, Gauge, Histogram, IntCounter, IntGauge, IntGaugeVec};
 
-/// Buckets in seconds: first, factor, number.
+/// Histogram buckets in seconds: first bound, factor, number.
 const SECONDS: (f64, f64, usize) = (0.0001, 2.0, 16);
 
-/// Values of the metric label `for`: what an actor can be blocked on.
-pub const WAITS: [&str; 4] = ["learner", "weights", "shard", "order"];
+/// Label values of what an actor or evaluator can be blocked on.
+pub const BLOCKED_ON: [&str; 4] = ["learner", "weights", "shard", "evaluation_request"];
 
 telemetry::metrics! {
-    /// An actor's metrics.
     #[derive(Clone, Debug)]
     pub struct Metrics(new) {
         pub frames: IntCounter = new.counter("quiver_actor_frames_total", "Emulator frames played"),
-        pub agent_steps: IntCounter = new.counter("quiver_actor_agent_steps_total", "Decisions made"),
-        pub episodes: IntCounter = new.counter("quiver_actor_episodes_total", "Games that ended"),
-        pub episode_score: Gauge = new.gauge("quiver_actor_episode_score", "Unclipped score of the newest game"),
+        pub agent_steps: IntCounter = new.counter("quiver_actor_agent_steps_total", "Agent steps: one action each"),
+        pub episodes: IntCounter = new.counter("quiver_actor_episodes_total", "Completed episodes"),
+        pub episode_score: Gauge = new.gauge("quiver_actor_episode_score", "Unclipped score of the newest episode"),
         pub reports_dropped: IntCounter =
-            new.counter("quiver_actor_reports_dropped_total", "Reports of games that could not be sent"),
-        pub lanes: IntGauge = new.count("quiver_actor_lanes", "Environments stepped side by side"),
+            new.counter("quiver_actor_reports_dropped_total", "Episode reports that could not be sent"),
+        pub lanes: IntGauge = new.count("quiver_actor_lanes", "Environments stepped together"),
         pub step_seconds: Histogram =
-            new.histogram("quiver_actor_step_seconds", "Time of one decision in all lanes", SECONDS),
-        pub chunks: IntCounter = new.counter("quiver_actor_chunks_total", "Chunks that shards have acknowledged"),
+            new.histogram("quiver_actor_step_seconds", "Time of one agent step in all lanes", SECONDS),
+        pub chunks: IntCounter = new.counter("quiver_actor_chunks_total", "Chunks acknowledged by shards"),
         pub duplicates: IntCounter = new.counter(
             "quiver_actor_duplicate_chunks_total",
-            "Chunks that a shard had already when they were sent again",
+            "Resent chunks that the shard had already stored",
         ),
         pub reconnects: IntCounter =
-            new.counter("quiver_actor_shard_reconnects_total", "Times that a stream to a shard was opened again"),
+            new.counter("quiver_actor_shard_reconnects_total", "Insert streams reopened after a failure"),
         pub chunks_in_flight: IntGauge =
-            new.count("quiver_actor_chunks_in_flight", "Chunks sent and not acknowledged"),
+            new.count("quiver_actor_chunks_in_flight", "Chunks sent and not yet acknowledged"),
         pub wait_seconds: Counter =
-            new.sum("quiver_actor_wait_seconds_total", "Time that nothing was played because shards took nothing"),
-        pub waiting: IntGaugeVec =
-            new.counts("quiver_actor_waiting", "1 while the actor waits for this", "for", &WAITS),
-        pub weights_version: IntGauge = new.count("quiver_actor_weights_version", "Number of the weights that act"),
+            new.sum("quiver_actor_wait_seconds_total", "Time blocked because no shard accepted chunks"),
+        pub blocked: IntGaugeVec =
+            new.counts("quiver_actor_blocked", "1 while the actor is blocked on this", "on", &BLOCKED_ON),
+        pub weights_version: IntGauge = new.count("quiver_actor_weights_version", "Version of the weights in use, counted in updates"),
         pub weights_loads: IntCounter =
-            new.counter("quiver_actor_weights_loads_total", "Times that newer weights were taken over"),
+            new.counter("quiver_actor_weights_loads_total", "Newer weights loaded"),
         pub incarnations: IntCounter =
-            new.counter("quiver_actor_incarnations_total", "Times that this process joined as a new member"),
+            new.counter("quiver_actor_incarnations_total", "Joins of this process as a new member"),
         pub evaluations: IntCounter =
-            new.counter("quiver_actor_evaluations_total", "Evaluations played to their end"),
+            new.counter("quiver_actor_evaluations_total", "Completed evaluations"),
         pub evaluation_games: IntCounter =
-            new.counter("quiver_actor_evaluation_games_total", "Games played in evaluations"),
+            new.counter("quiver_actor_evaluation_games_total", "Episodes played in evaluations"),
     }
 }
 
 impl Metrics {
-    /// Sets what the actor is blocked on; `None` if it is not blocked.
-    pub fn waits_for(&self, what: Option<&str>) {
-        for wait in WAITS {
-            self.waiting.with_label_values(&[wait]).set(i64::from(what == Some(wait)));
+    /// Exports what the actor is blocked on; `None` if it is not blocked.
+    pub fn set_blocked_on(&self, what: Option<&str>) {
+        for label in BLOCKED_ON {
+            self.blocked.with_label_values(&[label]).set(i64::from(what == Some(label)));
         }
     }
 }

@@ -40,7 +40,7 @@ pub struct Args {
     /// Address of the learner: host:port or unix:/path
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7700")]
     learner: Address,
-    /// Secrets folder of this role ('quiver certs' creates it: actor). With it, connections use TLS
+    /// Use TLS, with the secrets in this directory ('quiver certs' creates it: actor)
     #[arg(long, value_name = "DIR", env = "QUIVER_SECRETS", hide_env_values = true)]
     secrets: Option<PathBuf>,
     /// Evaluate: play whole games for their scores on request of the learner, and write nothing to the replay
@@ -52,9 +52,9 @@ pub struct Args {
     /// Request this actor index, evicting its current holder [default: the lowest free index]
     #[arg(long)]
     index: Option<u32>,
-    /// Exit when stdin closes (the parent process died)
+    /// Exit when stdin closes, that is, when the parent process has exited
     #[arg(long)]
-    lifeline: bool,
+    exit_with_parent: bool,
     #[command(flatten)]
     telemetry: TelemetryArgs,
 }
@@ -84,8 +84,8 @@ pub(crate) struct Member {
 impl Args {
     /// Runs the actor to its end.
     pub fn run(&self) -> Result<()> {
-        if self.lifeline {
-            telemetry::lifeline();
+        if self.exit_with_parent {
+            telemetry::exit_with_parent();
         }
         telemetry::init(&self.telemetry)?;
         // One libtorch thread per process, because many actors share the cores.
@@ -114,18 +114,18 @@ impl Args {
             match end {
                 MembershipEnd::Done => break,
                 MembershipEnd::Replaced(reason) => {
-                    warn!(reason, index, "membership ended, rejoining as a new member");
+                    warn!(index, error = reason, "membership lost, rejoining with a free index");
                     // Another process has the index now. Requesting it again would evict that process in turn.
                     requested_index = None;
                 }
                 MembershipEnd::ShardsChanged => {
-                    info!(index, "shards of the run changed, rejoining");
+                    info!(index, "shard set of the run changed, rejoining");
                     requested_index = Some(index);
                 }
             }
         }
         health.stopping();
-        info!("process ends");
+        info!(role = name, "process exiting");
         drop(_entered);
         runtime.shutdown_timeout(Duration::from_secs(1));
         Ok(())
@@ -141,10 +141,13 @@ impl Args {
         health: &Health,
         stop: &Arc<AtomicBool>,
     ) -> Result<Option<Member>> {
-        let role = if self.evaluate { v1::Role::Evaluator } else { v1::Role::Actor };
-        metrics.waits_for(Some("learner"));
+        let (role, name) = match self.evaluate {
+            true => (v1::Role::Evaluator, "evaluator"),
+            false => (v1::Role::Actor, "actor"),
+        };
+        metrics.set_blocked_on(Some("learner"));
         health.waiting(format!("the learner at {}", self.learner));
-        info!(learner = %self.learner, "joining the run");
+        info!(learner = %self.learner, role = name, requested_index = index, "joining the run");
         let mut joining =
             Box::pin(join(self.learner.clone(), credentials, role, index, std::process::id().into()));
         let membership = loop {
@@ -154,10 +157,10 @@ impl Args {
                 Err(_) => {}
             }
         };
-        metrics.waits_for(None);
+        metrics.set_blocked_on(None);
         let joined = &membership.joined;
         if joined.finished {
-            info!("the run has ended");
+            info!("run finished, exiting");
             return Ok(None);
         }
         info!(run = joined.run, index = joined.index, incarnation = joined.incarnation, "joined the run");
@@ -186,7 +189,7 @@ impl Member {
         }
         let update = self.membership.updates.borrow();
         if update.finished {
-            info!("the run has ended");
+            info!("run finished, exiting");
             return Some(MembershipEnd::Done);
         }
         update.refused.clone().map(MembershipEnd::Replaced)
@@ -210,24 +213,24 @@ impl Member {
         wanted: impl Fn(&Weights) -> bool,
     ) -> std::result::Result<Arc<Weights>, MembershipEnd> {
         let mut updates = self.membership.updates.clone();
-        let mut logged_at = None;
+        let (started, mut logged_at) = (std::time::Instant::now(), None);
         loop {
             if let Some(end) = self.end() {
                 return Err(end);
             }
             let newest = updates.borrow_and_update().weights.clone();
             if let Some(weights) = newest.filter(|weights| wanted(weights)) {
-                self.metrics.waits_for(None);
+                self.metrics.set_blocked_on(None);
                 self.health.ready();
                 return Ok(weights);
             }
-            self.metrics.waits_for(Some(what));
+            self.metrics.set_blocked_on(Some(what));
             self.health.waiting(format!("{what} from the learner"));
             // An evaluator without a request is idle, which is not worth a log line.
             let due = logged_at.is_none_or(|at: std::time::Instant| at.elapsed() >= LOG_INTERVAL);
             if due && what == "weights" {
                 logged_at = Some(std::time::Instant::now());
-                info!("waiting for the learner's weights");
+                info!(blocked_on = what, blocked_seconds = started.elapsed().as_secs_f64(), "actor blocked");
             }
             let _ = runtime.block_on(async { timeout(POLL_INTERVAL, updates.changed()).await });
         }

@@ -156,23 +156,37 @@ impl Worker {
     fn wait(&self, runtime: &Runtime) {
         let started = Instant::now();
         let mut logged_at = started;
-        self.member.metrics.waits_for(Some("shard"));
+        self.member.metrics.set_blocked_on(Some("shard"));
         while !self.writers.iter().flatten().any(ChunkWriter::has_room)
             && !matches!(self.end(), Ok(Some(_)) | Err(_))
         {
             if logged_at.elapsed() >= LOG_INTERVAL {
                 logged_at = Instant::now();
-                let states: Vec<_> = self.writers.iter().flatten().map(ChunkWriter::state).collect();
-                info!(seconds = started.elapsed().as_secs_f64(), ?states, "all shards are blocked, waiting");
-                self.member.health.waiting(format!("the shards: {states:?}"));
+                let blocked_on = self.blocked_on();
+                let blocked_seconds = started.elapsed().as_secs_f64();
+                info!(blocked_on, blocked_seconds, "actor blocked");
+                self.member.health.waiting(blocked_on);
             }
             let writers: Vec<&ChunkWriter> = self.writers.iter().flatten().collect();
             let any = rpc::writer::any_room(&writers);
             let _ = runtime.block_on(async { timeout(POLL_INTERVAL, any).await });
         }
-        self.member.metrics.waits_for(None);
+        self.member.metrics.set_blocked_on(None);
         self.member.health.ready();
         self.member.metrics.wait_seconds.inc_by(started.elapsed().as_secs_f64());
+    }
+
+    /// What each shard's writer is blocked on, as text.
+    fn blocked_on(&self) -> String {
+        let blocked_on = |(shard, writer): (usize, &Option<ChunkWriter>)| {
+            let text = match writer.as_ref()?.state() {
+                WriterState::Waiting(blocked_on) => blocked_on,
+                WriterState::Open => "acknowledgement of the chunks in flight".to_owned(),
+                state => format!("{state:?}"),
+            };
+            Some(format!("shard {shard}: {text}"))
+        };
+        self.writers.iter().enumerate().filter_map(blocked_on).collect::<Vec<_>>().join("; ")
     }
 
     fn report(&self, episodes: &[EpisodeEnd]) {

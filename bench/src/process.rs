@@ -37,7 +37,7 @@ impl Process {
     pub fn start<A: AsRef<OsStr>>(program: &'static str, directory: &Path, arguments: &[A]) -> Result<Self> {
         let path = env::current_exe().context("can't tell where quiver-bench is")?.with_file_name(program);
         if !path.is_file() {
-            bail!("{program} is missing next to quiver-bench (no {}): run `make build`", path.display());
+            bail!("{program} is missing next to quiver-bench (no {}): run 'make build'", path.display());
         }
         let (log, status) =
             (directory.join(format!("{program}.log")), directory.join(format!("{program}.json")));
@@ -53,7 +53,7 @@ impl Process {
     /// Starts one of those that serve metrics, and waits until it does. It dies with this process.
     pub fn serve(program: &'static str, directory: &Path, arguments: &[String]) -> Result<Self> {
         let status = directory.join(format!("{program}.json")).display().to_string();
-        let own = ["--lifeline".to_owned(), "--status-file".to_owned(), status];
+        let own = ["--exit-with-parent".to_owned(), "--status-file".to_owned(), status];
         let mut process = Self::start(program, directory, &[arguments, &own].concat())?;
         process.wait("start", START_PATIENCE, |process| Ok(process.status.is_file()))?;
         Ok(process)

@@ -16,8 +16,8 @@ use replay::codec::Decoder;
 use replay::{Allowance, ShardStatus};
 use rpc::address::Address;
 use rpc::channel::{Credentials, channel};
-use rpc::sampler::{Sampler, SamplerOptions};
-use rpc::shard::{Shard, ShardConfig, ShardError};
+use rpc::sampler::{SampleStream, SampleStreamOptions};
+use rpc::shard::{ShardClient, ShardConfig, ShardError};
 use rpc::shard_entry::ShardEntry;
 use tokio::runtime::Builder;
 use tonic::Status;
@@ -68,7 +68,7 @@ pub struct ShardFixture {
     pub process: Process,
     address: Address,
     actors: Vec<Actor>,
-    shard: Shard,
+    shard: ShardClient,
     spec: StoreSpec,
 }
 
@@ -108,7 +108,7 @@ impl ShardFixture {
         let process = Process::serve("quiver-replay-server", directory, &arguments)?;
         let config =
             ShardConfig { run: RUN.into(), learner_incarnation: 1, spec: spec.clone(), reliabilities: false };
-        let mut shard = Shard::new(address.clone(), Credentials::none(), config, 0);
+        let mut shard = ShardClient::new(address.clone(), Credentials::none(), config, 0);
         connect(&mut shard).await?;
         let actor = |actor: u32| {
             let hello = insert_hello(actor, spec);
@@ -219,15 +219,15 @@ impl ShardFixture {
 
 /// Draws batches and sends priorities back.
 pub struct Learner {
-    sampler: Sampler,
+    sampler: SampleStream,
     unpacking: Unpacking,
     rng: ChaCha8Rng,
 }
 
 impl Learner {
     async fn open(address: &Address, spec: &StoreSpec, batch: usize, prefetch: usize) -> Result<Self> {
-        let options = SamplerOptions { table: 0, batch, stratified: true, prefetch, seed: 9 };
-        let opened = Sampler::open(channel(address), RUN, 1, spec, options).await;
+        let options = SampleStreamOptions { table: 0, batch, stratified: true, prefetch, seed: 9 };
+        let opened = SampleStream::open(channel(address), RUN, 1, spec, options).await;
         let sampler = opened.map_err(|status| failed(&status)).context("sampling")?;
         let (unpacking, rng) = (Unpacking::new(spec, batch), ChaCha8Rng::seed_from_u64(8));
         Ok(Self { sampler, unpacking, rng })
@@ -254,7 +254,7 @@ impl Unpacking {
         Self { decoder: Decoder::new(spec.codec), frame_bytes, stack, batch, out }
     }
 
-    async fn next(&mut self, sampler: &mut Sampler, rng: &mut ChaCha8Rng) -> Result<()> {
+    async fn next(&mut self, sampler: &mut SampleStream, rng: &mut ChaCha8Rng) -> Result<()> {
         let batch = sampler.next().await.map_err(|status| failed(&status))?;
         ensure!(batch.len() == self.batch, "the shard gave {} items of {}", batch.len(), self.batch);
         let places = self.out.chunks_exact_mut((self.stack + 1) * self.frame_bytes);
@@ -310,7 +310,7 @@ fn address(transport: Transport, directory: &Path) -> Result<Address> {
 }
 
 /// Tells the shard what it holds, and that it may take in whatever comes.
-async fn connect(shard: &mut Shard) -> Result<()> {
+async fn connect(shard: &mut ShardClient) -> Result<()> {
     let start = Instant::now();
     let stands = loop {
         match shard.grant(None, 0, Duration::ZERO, false).await {

@@ -25,7 +25,7 @@ use tonic::body::Body;
 use tonic::codegen::{Service, http};
 
 use crate::input::{Input, piece};
-use crate::small::{self, Lane};
+use crate::small::{self, FuzzLane};
 
 /// In the byte of a call: chunks get the right checksum, so that what lies behind it is reached.
 const SEALED: u8 = 0x40;
@@ -234,7 +234,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         stack: small::STACK as u32,
         ..v1::InsertHello::default()
     };
-    let mut lane = Lane::new(0, 1, 0);
+    let mut lane = FuzzLane::new(0, 1, 0);
     let request = |message| v1::InsertRequest { message: Some(message) }.encode_to_vec();
     let mut inserts = vec![request(Request::Hello(hello))];
     inserts.extend((1..9).map(|steps| request(Request::Chunk(proto::convert::chunk_message(lane.chunk(steps))))));

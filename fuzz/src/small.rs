@@ -35,17 +35,17 @@ pub fn options() -> StoreOptions {
 }
 
 /// A writer of one lane. Episodes have seven steps and a final observation.
-pub struct Lane {
-    lane: testing::Lane,
+pub struct FuzzLane {
+    lane: testing::LaneBuilder,
     next_item: u64,
 }
 
 const EPISODE: u64 = 8;
 
-impl Lane {
+impl FuzzLane {
     pub fn new(actor: u32, incarnation: u64, lane: u32) -> Self {
         let key = LaneKey { actor, incarnation, lane };
-        Self { lane: testing::Lane::packed(key, Codec::Delta, FRAME_BYTES), next_item: 0 }
+        Self { lane: testing::LaneBuilder::packed(key, Codec::Delta, FRAME_BYTES), next_item: 0 }
     }
 
     /// So many more steps, and the items that they complete.
@@ -96,7 +96,7 @@ impl Lane {
 
 /// Fills a store from three lanes until it is full, or nearly.
 pub fn fill(store: &mut Store, chunks: u64) {
-    let mut lanes = [Lane::new(0, 1, 0), Lane::new(0, 1, 1), Lane::new(1, 3, 0)];
+    let mut lanes = [FuzzLane::new(0, 1, 0), FuzzLane::new(0, 1, 1), FuzzLane::new(1, 3, 0)];
     for number in 0..chunks {
         let lane = &mut lanes[(number % 7 % 3) as usize];
         store.insert(&lane.chunk(1 + number % 5)).expect("what a lane makes is sound");
@@ -158,9 +158,9 @@ fn draw_and_update(store: &mut Store, table: usize) {
 }
 
 /// A lane of an actor that the store does not know, or knows nothing newer of.
-fn newcomer(store: &mut Store) -> Lane {
+fn newcomer(store: &mut Store) -> FuzzLane {
     for actor in 1000.. {
-        let mut lane = Lane::new(actor, u64::MAX, 0);
+        let mut lane = FuzzLane::new(actor, u64::MAX, 0);
         match store.insert(&lane.chunk(4)) {
             Ok(inserted) if !inserted.duplicate && inserted.chunks_lost == 0 => return lane,
             Ok(_) | Err(InsertError::NotContiguous { .. } | InsertError::OutOfEpisode { .. }) => {}

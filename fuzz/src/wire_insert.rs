@@ -9,7 +9,7 @@ use proto::{convert, v1};
 use replay::{Chunk, Store};
 
 use crate::input::{Input, piece};
-use crate::small::{self, INCARNATION, Lane};
+use crate::small::{self, INCARNATION, FuzzLane};
 
 const ACTIONS: u16 = 4;
 const REQUESTS_MAX: usize = 64;
@@ -59,7 +59,7 @@ fn insert(store: &mut Store, chunk: &Chunk) {
 
 /// The requests of some lanes, by turns.
 fn requests() -> Vec<Vec<u8>> {
-    let mut lanes = [Lane::new(0, 1, 0), Lane::new(0, 1, 1), Lane::new(1, 3, 0)];
+    let mut lanes = [FuzzLane::new(0, 1, 0), FuzzLane::new(0, 1, 1), FuzzLane::new(1, 3, 0)];
     let chunks = (0..24).map(|number| lanes[number as usize % 7 % 3].chunk(1 + number % 5));
     let request = |chunk| v1::InsertRequest { message: Some(Request::Chunk(convert::chunk_message(chunk))) };
     chunks.map(|chunk| request(chunk).encode_to_vec()).collect()

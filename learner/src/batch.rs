@@ -9,8 +9,8 @@ use settings::Settings;
 use settings::networks::NetworkInput;
 use tch::{Device, Tensor};
 
-/// Decodes transitions one by one into reused buffers, and builds the batch from them.
-pub struct Assembler {
+/// Decodes transitions one by one into reused buffers, and turns them into the tensors of a batch.
+pub struct TransitionDecoder {
     decoder: Decoder,
     agent: Arc<dyn Agent>,
     returns: Returns,
@@ -26,8 +26,8 @@ pub struct Assembler {
     reliabilities: Vec<f64>,
 }
 
-impl Assembler {
-    /// An assembler for a run's transitions. A decoded frame has `frame_bytes` bytes.
+impl TransitionDecoder {
+    /// A decoder for a run's transitions. A decoded frame has `frame_bytes` bytes.
     pub fn new(settings: &Settings, frame_bytes: usize) -> Self {
         Self {
             decoder: Decoder::new(settings.frame_codec),

@@ -22,8 +22,8 @@ pub const STATE: &str = "state.bin";
 /// First bytes of every file of counters. Each version of the format has its own.
 const FORMAT: &str = "quiver-state-2";
 
-/// The files of a checkpoint that an agent needs to play.
-pub const FILES_OF_AN_AGENT: [&str; 4] = [WEIGHTS, TARGET, OPTIMISER, STATE];
+/// Files of the checkpoint `final`: all except the replay of lockstep.
+pub const FINAL_FILES: [&str; 4] = [WEIGHTS, TARGET, OPTIMISER, STATE];
 
 /// Counters of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

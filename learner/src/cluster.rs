@@ -20,7 +20,7 @@ use settings::Resolved;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::checkpoint;
 use crate::divergence;
@@ -31,7 +31,7 @@ use crate::learner::{Diverged, Learner};
 use crate::metrics::Metrics;
 use crate::remote::RemoteReplay;
 use crate::replay::Replay;
-use crate::trainer::{Trainer, Watch};
+use crate::trainer::{Trainer, UpdateObserver};
 
 /// How long the thread waits for a report of the final evaluation before it checks whether to stop.
 const STOP_POLL_EVERY: Duration = Duration::from_millis(100);
@@ -90,7 +90,7 @@ struct Timer<'a> {
     seconds: &'a Histogram,
 }
 
-impl Watch for Timer<'_> {
+impl UpdateObserver for Timer<'_> {
     fn before(&mut self, _learner: &Learner, _batch: &TensorBatch) {
         self.started = Instant::now();
     }
@@ -143,9 +143,9 @@ impl TrainingThread {
         let metrics = &self.process.metrics;
         let mut timer = Timer { started: Instant::now(), seconds: &metrics.update_seconds };
         let step = self.trainer.step(progress, &mut timer);
-        let Some(figures) = step.inspect_err(|error| self.save_divergence(error))? else { return Ok(()) };
+        let Some(update) = step.inspect_err(|error| self.save_divergence(error))? else { return Ok(()) };
         metrics.updates.inc();
-        self.journal.update(&figures);
+        self.journal.update(&update);
         if self.trainer.learner.updates().is_multiple_of(self.resolved.settings.publish_every_updates.0) {
             self.publish();
         }
@@ -155,8 +155,10 @@ impl TrainingThread {
     /// The learner exits after a divergence, so only the next start can export it as a metric.
     fn save_divergence(&self, error: &anyhow::Error) {
         let Some(diverged) = error.downcast_ref::<Diverged>() else { return };
+        let Diverged { update, loss, gradient_norm, quantity } = diverged;
+        error!(update, loss, gradient_norm, quantity, "training diverged");
         if let Err(error) = divergence::save(self.journal.path(), diverged, SystemTime::now()) {
-            warn!("can't store that training diverged: {error:#}");
+            warn!(error = format!("{error:#}"), "divergence file not written");
         }
     }
 
@@ -235,10 +237,7 @@ impl TrainingThread {
         let policy = self.resolved.settings.evaluation_policy;
         let evaluated = self.members.evaluations.complete(number, players, policy);
         if evaluated.is_none() {
-            info!(
-                number,
-                "evaluation report ignored: it was not requested by this learner, or was already reported"
-            );
+            info!(evaluation = number, "evaluation report ignored: unknown or duplicate");
         }
         self.members.hub.withdraw_evaluation(number);
         evaluated
@@ -253,12 +252,9 @@ impl TrainingThread {
         }
         let agent = &evaluated.players[0];
         self.process.metrics.scores.add(agent);
-        info!(
-            frames = agent.frames,
-            mean = agent.mean,
-            standard_error = agent.standard_error,
-            "evaluation recorded"
-        );
+        let Evaluation { frames, updates, mean, standard_error, .. } = agent;
+        let (games, best) = (agent.scores.len(), self.journal.state.best);
+        info!(frames, updates, games, mean, standard_error, best, "evaluation recorded");
         Ok(())
     }
 
@@ -307,12 +303,15 @@ impl TrainingThread {
         self.journal
             .checkpoint(learner.updates(), kept, |state, writer| checkpoint::save(learner, state, writer))?;
         self.process.metrics.checkpoints.inc();
-        self.process.metrics.checkpoint_seconds.observe(started.elapsed().as_secs_f64());
+        let elapsed_seconds = started.elapsed().as_secs_f64();
+        self.process.metrics.checkpoint_seconds.observe(elapsed_seconds);
+        let (frames, updates) = (self.journal.state.frames, self.journal.state.updates);
+        info!(frames, updates, elapsed_seconds, "checkpoint written");
         Ok(())
     }
 
     fn stopped(&mut self) -> Result<()> {
-        info!("stopping: writing a checkpoint before exiting");
+        info!(frames = self.journal.state.frames, "stop requested, writing a checkpoint");
         self.process_reports()?;
         self.checkpoint()?;
         self.process.events.send(&Event::Stopped { frames: self.journal.state.frames });
@@ -338,7 +337,7 @@ impl TrainingThread {
     fn announce_finished_run(&mut self, recorded: &[Evaluation]) -> Result<()> {
         let last = recorded.iter().rposition(|evaluation| evaluation.player == AGENT).unwrap_or_default();
         let outcome = self.journal.outcome(recorded[last..].to_vec());
-        info!(frames = outcome.frames, "the run has already finished: raise frames to continue it");
+        info!(frames = outcome.frames, "run already finished; raise frames to continue it");
         self.process.events.send(&Event::Finished(outcome));
         // No member has joined this start yet: give those that are reconnecting time to do so.
         self.notify_finished(self.process.linger.max(FINISH_WAIT));
@@ -372,7 +371,11 @@ impl TrainingThread {
                 _ => format!("the final evaluation over {games} games"),
             };
             if logged.as_ref() != Some(&text) {
-                warn!(blocked_on = text, "waiting for the final evaluation");
+                // Without an evaluator the run can't finish.
+                match self.members.hub.present(MemberRole::Evaluator) {
+                    0 => warn!(blocked_on = text, "final evaluation pending"),
+                    _ => info!(blocked_on = text, "final evaluation pending"),
+                }
                 logged = Some(text.clone());
             }
             self.show_progress(ReplayStatus { blocked_on: Some(text), ..self.trainer.replay.status() });

@@ -39,7 +39,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(last(directory.path()).unwrap(), 0.0);
         for seconds in [1_700_000_000, 1_800_000_000] {
-            let diverged = Diverged { update: 7, loss: f64::NAN, gradient_norm: f64::INFINITY };
+            let diverged =
+                Diverged { update: 7, quantity: "the loss", loss: f64::NAN, gradient_norm: f64::INFINITY };
             save(directory.path(), &diverged, UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
             assert_eq!(last(directory.path()).unwrap(), seconds as f64);
         }

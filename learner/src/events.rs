@@ -14,7 +14,7 @@ pub enum Events {
 }
 
 impl Events {
-    /// Writes an event. A failed write does not stop the learner: with --lifeline, it exits when its stdin closes.
+    /// Writes an event. A failed write does not stop the learner: with --exit-with-parent, it exits when its stdin closes.
     pub fn send(self, event: &Event) {
         if let (Events::Lines, Ok(mut line)) = (self, serde_json::to_vec(event)) {
             line.push(b'\n');

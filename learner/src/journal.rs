@@ -11,12 +11,12 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use replay::ReplayStatus;
 use run::RunDir;
-use run::averages::{Averages, Figures, RecentScores, Speed};
+use run::averages::{Averages, RecentScores, Speed, UpdateMetrics};
 use run::checkpoint::{self, Checkpoint, CheckpointWriter};
 use run::event::{ProgressUpdate, RunOutcome};
 use run::record::{AGENT, Episode, Evaluation, Record, Training};
 
-use crate::checkpoint::{FILES_OF_AN_AGENT, RunState};
+use crate::checkpoint::{FINAL_FILES, RunState};
 
 /// Name of the checkpoint of a finished run.
 pub const FINAL: &str = "final";
@@ -78,7 +78,12 @@ impl Journal {
 
     /// Deletes the final checkpoint, for a run that continues beyond its former budget.
     pub fn remove_final_checkpoint(&self) -> Result<()> {
-        checkpoint::remove(&self.checkpoints(), FINAL).context("can't delete the former final checkpoint")
+        checkpoint::remove(&self.checkpoints(), FINAL).with_context(|| {
+            format!(
+                "can't delete the former final checkpoint; check the permissions of {}",
+                self.checkpoints().display()
+            )
+        })
     }
 
     /// Records a finished training game.
@@ -94,8 +99,8 @@ impl Journal {
     }
 
     /// Adds an update to the averages.
-    pub fn update(&mut self, figures: &Figures) {
-        self.averages.add(figures);
+    pub fn update(&mut self, metrics: &UpdateMetrics) {
+        self.averages.add(metrics);
     }
 
     /// Records the averages over the last updates once there are enough; `None` until then.
@@ -156,7 +161,9 @@ impl Journal {
         self.state.updates = updates;
         let folder = self.checkpoints();
         checkpoint::write(&folder, &self.state.frames.to_string(), |writer| save(&self.state, writer))?;
-        checkpoint::prune(&folder, kept as usize).context("can't delete old checkpoints")
+        checkpoint::prune(&folder, kept as usize).with_context(|| {
+            format!("can't delete old checkpoints; check the permissions of {}", folder.display())
+        })
     }
 
     /// Records the final evaluations, and links the newest checkpoint as the final one.
@@ -167,7 +174,7 @@ impl Journal {
         let folder = self.checkpoints();
         let newest = Checkpoint::newest(&folder)?;
         checkpoint::write(&folder, FINAL, |writer| {
-            FILES_OF_AN_AGENT.iter().try_for_each(|file| writer.link(&newest, file))
+            FINAL_FILES.iter().try_for_each(|file| writer.link(&newest, file))
         })?;
         Ok(self.outcome(evaluations))
     }

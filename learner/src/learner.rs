@@ -6,7 +6,7 @@ use agents::parameters::WeightsError;
 use agents::{Adam, Agent, Architecture, Networks, Pass, QNetwork, TensorBatch};
 use envs::Spec;
 use rand::Rng;
-use run::averages::Figures;
+use run::averages::UpdateMetrics;
 use settings::Settings;
 use settings::networks::Mismatch;
 use tch::{Device, Kind};
@@ -32,16 +32,19 @@ pub struct Update {
     /// New priorities, in the order of the batch's rows.
     pub priorities: Vec<Priority>,
     /// Means over the batch. The trainer fills in the importance weight, which only the replay knows.
-    pub figures: Figures,
+    pub metrics: UpdateMetrics,
 }
 
-/// The loss, the gradient or a priority is not finite.
+/// The loss, the gradient or a priority is NaN or infinite.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error(
-    "training diverged at update {update}: loss {loss}, gradient norm {gradient_norm}; start a new run with a lower learning_rate"
+    "training diverged at update {update}: {quantity} is not finite (loss {loss}, gradient norm {gradient_norm}); start a new \
+     run with a lower learning_rate"
 )]
 pub struct Diverged {
     pub update: u64,
+    /// What is not finite: `the loss`, `the gradient` or `a priority`.
+    pub quantity: &'static str,
     pub loss: f64,
     pub gradient_norm: f64,
 }
@@ -85,10 +88,10 @@ impl Learner {
         self.updates
     }
 
-    /// What an update on this batch would compute: targets, TD errors, Q-values and loss of the current networks.
+    /// Targets, TD errors, Q-values and loss of the current networks on this batch, without a gradient step.
     ///
     /// Changes nothing and builds no autograd graph.
-    pub fn examine(&self, batch: &TensorBatch) -> Pass {
+    pub fn evaluate_loss(&self, batch: &TensorBatch) -> Pass {
         tch::no_grad(|| self.agent.pass(self.networks(), batch))
     }
 
@@ -106,20 +109,27 @@ impl Learner {
         let gradient = self.online.parameters().gradient(&pass.loss);
         let squares = gradient.iter().map(|part| part.norm().double_value(&[]).powi(2));
         let gradient_norm = squares.sum::<f64>().sqrt();
-        let diverged = Diverged { update: self.updates, loss, gradient_norm };
-        if !loss.is_finite() || !gradient_norm.is_finite() {
-            return Err(diverged);
+        let diverged = |quantity| Diverged { update: self.updates, quantity, loss, gradient_norm };
+        for (quantity, value) in [("the loss", loss), ("the gradient", gradient_norm)] {
+            if !value.is_finite() {
+                return Err(diverged(quantity));
+            }
         }
         let priorities = self.agent.priorities(&pass, batch).into_iter().map(Priority::try_new);
-        let priorities = priorities.collect::<Result<_, _>>().map_err(|_| diverged)?;
-        let decay = 1.0 - (1.0 - self.learning_rate_decay) * progress.clamp(0.0, 1.0);
+        let priorities = priorities.collect::<Result<_, _>>().map_err(|_| diverged("a priority"))?;
+        let learning_rate_factor = 1.0 - (1.0 - self.learning_rate_decay) * progress.clamp(0.0, 1.0);
         let clamp = (self.gradient_clamp > 0.0).then_some(self.gradient_clamp);
-        self.adam.step(self.online.parameters_mut(), &gradient, clamp, self.learning_rate * decay);
+        self.adam.step(
+            self.online.parameters_mut(),
+            &gradient,
+            clamp,
+            self.learning_rate * learning_rate_factor,
+        );
         self.updates += 1;
         if self.updates.is_multiple_of(self.target_period) {
             self.target.parameters_mut().copy_from(self.online.parameters());
         }
-        let figures = Figures {
+        let metrics = UpdateMetrics {
             loss,
             td_error: pass.td_errors.abs().mean(Kind::Double).double_value(&[]),
             q: pass.q.mean(Kind::Double).double_value(&[]),
@@ -127,7 +137,7 @@ impl Learner {
             gradient_norm,
             importance_weight: 1.0,
         };
-        Ok(Update { priorities, figures })
+        Ok(Update { priorities, metrics })
     }
 
     /// The weights of online and target network and the optimiser's state, each as safetensors.

@@ -32,10 +32,10 @@ pub mod remote;
 pub mod scores;
 pub mod start;
 
-pub use batch::Assembler;
+pub use batch::TransitionDecoder;
 pub use learner::{Learner, Update};
 pub use local::LocalReplay;
-pub use trainer::{Trainer, Watch};
+pub use trainer::{Trainer, UpdateObserver};
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

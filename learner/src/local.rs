@@ -10,13 +10,13 @@ use settings::units::grouped;
 use value::priority::Priority;
 
 use crate::learner::Learner;
-use crate::replay::{Collector, ItemId, Replay, Sampled};
+use crate::replay::{BatchAssembler, ItemId, Replay, Sampled};
 
 /// A store with its rate limiter and the random generator that draws from it.
 pub struct LocalReplay {
     store: Store,
     limiter: RateLimiter,
-    collector: Collector,
+    assembler: BatchAssembler,
     rng: ChaCha8Rng,
     settings: Settings,
 }
@@ -35,8 +35,8 @@ impl LocalReplay {
             .0
             .context("lockstep needs samples per insert: set --samples-per-insert to a number")?;
         let limiter = RateLimiter::new(Some(ratio), settings.min_size.0, settings.batch_size as u64, None)?;
-        let collector = Collector::for_learner(settings, spec, learner);
-        Ok(Self { store, limiter, collector, rng, settings: settings.clone() })
+        let assembler = BatchAssembler::for_learner(settings, spec, learner);
+        Ok(Self { store, limiter, assembler, rng, settings: settings.clone() })
     }
 
     pub fn store(&self) -> &Store {
@@ -68,14 +68,16 @@ impl LocalReplay {
 
     /// The reliability of an item's target. `episodes` caches the batch's episodes, so that each is looked up once.
     fn reliability(store: &Store, episodes: &mut Vec<EpisodeErrors>, key: ItemKey) -> Result<f64> {
-        let item = store.item(0, key).context("a sampled transition is missing from the store")?;
+        let item = store
+            .item(0, key)
+            .context("internal error: a sampled transition is missing from the store; please report it")?;
         let (lane, first) = (item.lane(), item.first_step());
         if !episodes.iter().any(|episode| episode.holds(lane, first)) {
             episodes.extend(store.episode(0, key));
         }
         let episode = episodes.iter().find(|episode| episode.holds(lane, first));
         Ok(episode
-            .context("the episode of a sampled transition is missing from the store")?
+            .context("internal error: the episode of a sampled transition is missing from the store; please report it")?
             .reliability(first))
     }
 
@@ -96,11 +98,12 @@ impl Replay for LocalReplay {
             let needed = self.settings.strategy.needs_reliability;
             let reliability =
                 needed.then(|| Self::reliability(&self.store, &mut episodes, draw.key)).transpose()?;
-            let item =
-                self.store.item(0, draw.key).context("a sampled transition is missing from the store")?;
-            self.collector.add(0, draw, item.lead(), item.frames(), item.steps(), reliability)?;
+            let item = self.store.item(0, draw.key).context(
+                "internal error: a sampled transition is missing from the store; please report it",
+            )?;
+            self.assembler.add(0, draw, item.lead(), item.frames(), item.steps(), reliability)?;
         }
-        Ok(Some(self.collector.finish(|_| 1.0)))
+        Ok(Some(self.assembler.finish(|_| 1.0)))
     }
 
     fn update_priorities(&mut self, updates: Vec<(ItemId, Priority)>) {

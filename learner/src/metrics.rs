@@ -22,23 +22,23 @@ telemetry::metrics! {
     #[derive(Clone, Debug)]
     pub struct Metrics(new) {
         pub updates: IntCounter = new.counter("quiver_learner_updates_total", "Gradient steps of this process"),
-        pub frames: IntGauge = new.count("quiver_learner_frames", "Emulator frames of the whole run"),
+        pub frames: IntGauge = new.count("quiver_learner_frames", "Emulator frames of the run, including those before a resume"),
         pub frames_budget: IntGauge =
             new.count("quiver_learner_frames_budget", "Emulator frames at which training ends"),
         pub update_seconds: Histogram =
             new.histogram("quiver_learner_update_seconds", "Time of one gradient step in libtorch", SECONDS),
         pub prepare_seconds: Histogram =
-            new.histogram("quiver_learner_prepare_seconds", "Time to sample and unpack one batch", SECONDS),
+            new.histogram("quiver_learner_prepare_seconds", "Time to sample and decode one batch", SECONDS),
         pub wait_seconds: Counter =
-            new.sum("quiver_learner_batch_wait_seconds_total", "Time that the training thread waited for a batch"),
+            new.sum("quiver_learner_batch_wait_seconds_total", "Time that the training thread was blocked on a batch"),
         pub stage_seconds: CounterVec = new.sums(
             "quiver_learner_stage_seconds_total",
-            "Time spent on this, beside waiting and training",
+            "Time spent in each stage other than gradient steps and blocking on a batch",
             "stage",
             &STAGES,
         ),
-        pub waiting: IntGaugeVec =
-            new.counts("quiver_learner_waiting", "1 while the learner waits for this", "for", &BLOCKED_ON),
+        pub blocked: IntGaugeVec =
+            new.counts("quiver_learner_blocked", "1 while the learner is blocked on this", "on", &BLOCKED_ON),
         pub loss: Gauge = new.gauge("quiver_learner_loss", "Weighted mean loss, over the last 200 updates"),
         pub td_error: Gauge =
             new.gauge("quiver_learner_td_error", "Mean absolute TD error, over the last 200 updates"),
@@ -46,58 +46,58 @@ telemetry::metrics! {
         pub entropy: Gauge =
             new.gauge("quiver_learner_policy_entropy_nats", "Mean entropy of the policy, over the last 200 updates"),
         pub gradient_norm: Gauge =
-            new.gauge("quiver_learner_gradient_norm", "Mean length of the gradient before clamping"),
-        pub importance_weight: Gauge = new.gauge("quiver_learner_importance_weight", "Mean importance weight"),
+            new.gauge("quiver_learner_gradient_norm", "Mean L2 norm of the gradient before clipping, over the last 200 updates"),
+        pub importance_weight: Gauge = new.gauge("quiver_learner_importance_weight", "Mean importance weight, over the last 200 updates"),
         pub samples: IntCounter = new.counter("quiver_learner_samples_total", "Transitions sampled by this process"),
         pub inserts: IntCounter = new.counter(
             "quiver_learner_inserts_total",
             "Transitions inserted into all shards, as shards reported to this process",
         ),
         pub samples_per_insert: Gauge =
-            new.gauge("quiver_learner_samples_per_insert", "Samples per insert since the ratio began"),
+            new.gauge("quiver_learner_samples_per_insert", "Samples per insert since the ratio last restarted"),
         pub samples_per_insert_target: Gauge = new.gauge(
             "quiver_learner_samples_per_insert_target",
-            "Samples per insert as the settings want it, 0 if both sides run free",
+            "Configured samples per insert; 0 if unlimited",
         ),
         pub prefetched: IntGauge =
-            new.count("quiver_learner_prefetched_batches", "Batches that wait for the training thread"),
+            new.count("quiver_learner_prefetched_batches", "Batches ready for the training thread"),
         pub prefetch_lag: Gauge =
-            new.gauge("quiver_learner_prefetch_lag_updates", "Updates between drawing a batch and learning from it"),
+            new.gauge("quiver_learner_prefetch_lag_updates", "Updates between sampling a batch and training on it"),
         pub sample_age: Gauge = new.gauge(
             "quiver_learner_sample_age_inserts",
-            "Mean number of inserts into its shard after a sampled transition",
+            "Mean age of sampled transitions, in inserts into their shard since their own",
         ),
         pub priorities: IntCounterVec = new.counters(
             "quiver_learner_priorities_total",
-            "New priorities by what became of them",
+            "Priority updates by result",
             "result",
             &["applied", "stale", "lost", "dropped"],
         ),
-        pub largest: Gauge = new.gauge("quiver_learner_largest_priority", "The largest priority seen in any shard"),
+        pub largest: Gauge = new.gauge("quiver_learner_largest_priority", "Largest priority seen in any shard"),
         pub undecodable: IntCounter =
-            new.counter("quiver_learner_undecodable_items_total", "Sampled transitions that could not be unpacked"),
+            new.counter("quiver_learner_undecodable_items_total", "Sampled transitions that could not be decoded"),
         pub weights_version: IntGauge =
-            new.count("quiver_learner_weights_version", "Number of the newest published weights"),
+            new.count("quiver_learner_weights_version", "Version of the newest published weights, counted in updates"),
         pub weights_bytes: IntGauge = new.count("quiver_learner_weights_bytes", "Size of the published weights"),
         pub members: IntGaugeVec =
-            new.counts("quiver_learner_members", "Members that are connected", "role", &["actor", "evaluator"]),
+            new.counts("quiver_learner_members", "Connected members", "role", &["actor", "evaluator"]),
         pub joins: IntCounterVec = new.counters(
             "quiver_learner_joins_total",
-            "Members that joined as new ones",
+            "Joins of new members: starts and restarts",
             "role",
             &["actor", "evaluator"],
         ),
-        pub shards: IntGauge = new.count("quiver_learner_shards_reachable", "Shards that answer"),
-        pub shards_wanted: IntGauge = new.count("quiver_learner_shards", "Shards of the run, without those it runs without"),
+        pub shards: IntGauge = new.count("quiver_learner_shards_reachable", "Reachable shards"),
+        pub shards_wanted: IntGauge = new.count("quiver_learner_shards", "Shards of the run, excluding those of without_shards"),
         pub replay_items: IntGauge =
-            new.count("quiver_learner_replay_items", "Transitions in all shards that answer"),
-        pub episodes: IntCounter = new.counter("quiver_learner_episodes_total", "Training games that ended"),
+            new.count("quiver_learner_replay_items", "Transitions in all reachable shards"),
+        pub episodes: IntCounter = new.counter("quiver_learner_episodes_total", "Completed training episodes"),
         pub training_score: Gauge =
-            new.score("quiver_learner_training_score", "Mean score of the newest 20 training games"),
+            new.score("quiver_learner_training_score", "Mean score of the newest 20 training episodes; NaN before the first"),
         pub scores: Scores = Scores::register(new.0),
         pub diverged_time: Gauge = new.gauge(
             "quiver_learner_diverged_time_seconds",
-            "When an update was last not finite, in seconds since 1970; 0: never",
+            "Time of the last NaN or infinite update, in seconds since 1970; 0 if none",
         ),
         pub checkpoints: IntCounter = new.counter("quiver_learner_checkpoints_total", "Checkpoints written"),
         pub checkpoint_seconds: Histogram =
@@ -157,7 +157,7 @@ impl Metrics {
     /// Exports what the learner is blocked on, if anything.
     pub fn set_blocked_on(&self, what: Option<&str>) {
         for label in BLOCKED_ON {
-            self.waiting.with_label_values(&[label]).set(i64::from(what == Some(label)));
+            self.blocked.with_label_values(&[label]).set(i64::from(what == Some(label)));
         }
     }
 }

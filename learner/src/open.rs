@@ -48,6 +48,9 @@ pub fn open(path: &Path, resolved: &Resolved, learner: &mut Learner, events: Eve
         let path = checkpoint.path().display();
         info!(frames = state.frames, updates = state.updates, checkpoint = %path, "resumed from a checkpoint");
         events.send(&Event::Note { text: format!("resuming from {path}") });
+    } else {
+        let (game, strategy, seed) = (&resolved.game, resolved.settings.strategy, resolved.settings.seed);
+        info!(run_dir = %path.display(), game, %strategy, seed, "run created");
     }
     let incarnation = next_incarnation(path)?;
     let record = Record::resume(path)?;
@@ -94,7 +97,9 @@ pub(crate) fn read_if_there(path: &Path) -> Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("can't read {}", path.display())),
+        Err(error) => {
+            Err(error).with_context(|| format!("can't read {}; check its permissions", path.display()))
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use coordinator::{Hub, MemberRole};
 use page::{History, Live, Sample};
 use run::{curve, record};
-use telemetry::Page;
+use telemetry::PageRenderer;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::warn;
 
@@ -36,7 +36,7 @@ impl PageSampler {
     }
 
     /// The page, for the HTTP server.
-    pub fn page(&self) -> Page {
+    pub fn page(&self) -> PageRenderer {
         let (live, hub) = (self.live.clone(), self.hub.clone());
         Arc::new(move || live.html(&hub.settings()))
     }
@@ -85,7 +85,9 @@ fn past(run: &Path) -> History {
     match record::episodes(run) {
         Ok(episodes) => history.past_scores = curve::smoothed(&episodes),
         // Training must not fail because the page lacks its history.
-        Err(error) => warn!(%error, "can't read earlier training games: the page starts without them"),
+        Err(error) => {
+            warn!(%error, run_dir = %run.display(), "earlier episodes not loaded, the page starts without them")
+        }
     }
     history
 }

@@ -19,11 +19,11 @@ use settings::{Resolved, Settings};
 use telemetry::Health;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::sleep;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::metrics::Metrics;
 use crate::priorities::Priorities;
-use crate::replay::{Collector, ItemId, Sampled};
+use crate::replay::{BatchAssembler, ItemId, Sampled};
 
 /// The channel to the training thread. After a failure it carries the reason, and nothing after that.
 pub type Batches = mpsc::Sender<Result<Prefetched, String>>;
@@ -85,7 +85,7 @@ pub struct StatusSenders {
 pub struct Prefetcher {
     parts: PrefetcherParts,
     /// `None` while a blocking thread decodes into it.
-    collector: Option<Collector>,
+    assembler: Option<BatchAssembler>,
     blocked_on: Option<String>,
     /// Start of the current wait, and when it was last logged.
     waiting_since: Option<(Instant, Instant)>,
@@ -110,10 +110,10 @@ pub struct PrefetcherParts {
 }
 
 impl Prefetcher {
-    /// A prefetcher that builds batches with `collector`.
-    pub fn new(parts: PrefetcherParts, collector: Collector) -> Self {
+    /// A prefetcher that builds batches with `assembler`.
+    pub fn new(parts: PrefetcherParts, assembler: BatchAssembler) -> Self {
         parts.metrics.set_targets(&parts.settings, parts.pool.len());
-        Self { parts, collector: Some(collector), blocked_on: None, waiting_since: None, stuck: None }
+        Self { parts, assembler: Some(assembler), blocked_on: None, waiting_since: None, stuck: None }
     }
 
     /// Prepares batches until training is over, then waits for the end of the run and tells the shards.
@@ -166,7 +166,7 @@ impl Prefetcher {
         }
         if let Some((since, _)) = self.waiting_since.take() {
             if since.elapsed() >= LOG_AFTER {
-                info!(seconds = since.elapsed().as_secs_f64(), "sampling resumed");
+                info!(blocked_seconds = since.elapsed().as_secs_f64(), "sampling resumed");
                 self.parts.health.ready();
             }
             self.parts.metrics.set_blocked_on(None);
@@ -185,7 +185,10 @@ impl Prefetcher {
         match adjust::limiter(&settings) {
             Ok(limiter) => self.parts.pool.control.set_limiter(limiter),
             // The learner validated the change before it accepted it.
-            Err(error) => warn!(%error, "changed settings have no valid rate limiter; the old one stays"),
+            Err(error) => {
+                let (ratio, min_size) = (settings.samples_per_insert, settings.min_size.0);
+                error!(%error, samples_per_insert = ?ratio, min_size, "rate limiter not updated, keeping the previous one");
+            }
         }
         let spec = adjust::shard_spec(&settings, &self.parts.environment, self.parts.pool.len());
         self.parts.pool.configure(&spec, &settings.without_shards.0)?;
@@ -205,7 +208,7 @@ impl Prefetcher {
             self.waiting_since = Some((since, now));
             self.parts.health.waiting(text.clone());
             let unreachable = self.parts.pool.unreachable();
-            info!(blocked_on = %text, seconds = since.elapsed().as_secs_f64(), ?unreachable, "sampling blocked");
+            info!(blocked_on = %text, blocked_seconds = since.elapsed().as_secs_f64(), ?unreachable, "sampling blocked");
         }
         self.blocked_on = Some(text);
         self.publish();
@@ -249,7 +252,7 @@ impl Prefetcher {
             if masses.is_empty() {
                 break;
             }
-            let missing = wanted - self.collector().len();
+            let missing = wanted - self.assembler().len();
             // Strata only make sense over a whole batch.
             let stratified = self.parts.settings.stratified && missing == wanted;
             let points = masses.draw(missing, stratified, &mut self.parts.rng);
@@ -257,44 +260,48 @@ impl Prefetcher {
             let drawn = self.parts.pool.draw(&points, &mut masses).await?;
             self.parts.metrics.add_stage_time("draw", started);
             self.publish();
-            if self.collector().shards().any(|shard| masses.share(shard) <= 0.0) {
+            if self.assembler().shards().any(|shard| masses.share(shard) <= 0.0) {
                 // A shard that gave some of the items became unreachable: their probabilities are no longer known.
-                self.collector().clear();
+                self.assembler().clear();
             }
             let started = Instant::now();
             self.decode(drawn).await;
             self.parts.metrics.add_stage_time("unpack", started);
-            if self.collector().len() == wanted {
+            if self.assembler().len() == wanted {
                 let started = Instant::now();
-                let sampled = self.collector().finish(|shard| masses.share(shard));
+                let sampled = self.assembler().finish(|shard| masses.share(shard));
                 self.parts.metrics.add_stage_time("copy", started);
                 return Ok(Some(sampled));
             }
         }
+        let (items, reachable) = (self.assembler().len(), self.parts.pool.control.present().count());
         warn!(
-            got = self.collector().len(),
-            wanted, "batch abandoned: the shards returned too few items; retrying"
+            items,
+            batch_size = wanted,
+            redraws = REDRAWS_MAX,
+            reachable,
+            "batch abandoned for lack of items, retrying"
         );
-        self.collector().clear();
+        self.assembler().clear();
         self.parts.pool.control.undo_sampled(wanted as u64);
         sleep(UNREACHABLE_PAUSE).await;
         Ok(None)
     }
 
-    fn collector(&mut self) -> &mut Collector {
-        self.collector.as_mut().expect("given back after each use")
+    fn assembler(&mut self) -> &mut BatchAssembler {
+        self.assembler.as_mut().expect("given back after each use")
     }
 
     /// Decodes on a blocking thread, and asks the shards to remove items that can't be decoded.
     async fn decode(&mut self, drawn: Vec<ShardBatch>) {
-        let mut collector = self.collector.take().expect("given back after each use");
+        let mut assembler = self.assembler.take().expect("given back after each use");
         let work = move || {
-            let undecodable = decode(&mut collector, &drawn);
-            (collector, undecodable)
+            let undecodable = decode(&mut assembler, &drawn);
+            (assembler, undecodable)
         };
-        let (collector, undecodable) =
+        let (assembler, undecodable) =
             tokio::task::spawn_blocking(work).await.expect("decoding does not panic");
-        self.collector = Some(collector);
+        self.assembler = Some(assembler);
         if !undecodable.is_empty() {
             self.parts.metrics.undecodable.inc_by(undecodable.len() as u64);
             self.parts.priorities.remove(undecodable);
@@ -312,11 +319,11 @@ impl Prefetcher {
 }
 
 /// Adds the drawn items to the batch, and returns those that can't be decoded.
-fn decode(collector: &mut Collector, drawn: &[ShardBatch]) -> Vec<ItemId> {
+fn decode(assembler: &mut BatchAssembler, drawn: &[ShardBatch]) -> Vec<ItemId> {
     let mut undecodable = Vec::new();
     for ShardBatch { shard, batch } in drawn {
         for item in batch.items() {
-            let added = collector.add(
+            let added = assembler.add(
                 *shard,
                 item.draw(),
                 item.lead(),
@@ -326,7 +333,7 @@ fn decode(collector: &mut Collector, drawn: &[ShardBatch]) -> Vec<ItemId> {
             );
             if let Err(error) = added {
                 let LaneKey { actor, incarnation, lane } = item.lane();
-                warn!(actor, incarnation, lane, %error, "sampled item can't be decoded; it is removed from its shard");
+                warn!(shard, actor, incarnation, lane, %error, "undecodable item removed from its shard");
                 undecodable.push((*shard, item.key()));
             }
         }

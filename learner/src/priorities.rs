@@ -95,9 +95,19 @@ async fn call(shard: usize, updater: Updater, updates: Updates, metrics: &Metric
         }
         Ok(Err(status)) => {
             // The shard is unreachable or has restarted, possibly without these items. Training does not retry.
-            debug!(shard, reason = describe(&status), "priorities lost: the shard did not apply them");
-            counted("lost", updates.priorities.len() as u64);
+            let count = updates.priorities.len() as u64;
+            debug!(shard, count, error = describe(&status), "priority update failed");
+            counted("lost", count);
         }
-        Err(_) => counted("lost", updates.priorities.len() as u64),
+        Err(_) => {
+            let count = updates.priorities.len() as u64;
+            debug!(
+                shard,
+                count,
+                timeout_seconds = ANSWER_WAIT_MAX.as_secs_f64(),
+                "priority update timed out"
+            );
+            counted("lost", count);
+        }
     }
 }

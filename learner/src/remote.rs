@@ -15,7 +15,7 @@ use value::priority::Priority;
 use crate::metrics::Metrics;
 use crate::prefetcher::{Prefetched, Prefetcher, PrefetcherParts, RunCounts, RunPhase};
 use crate::priorities::Priorities;
-use crate::replay::{Collector, ItemId, Replay, Sampled};
+use crate::replay::{BatchAssembler, ItemId, Replay, Sampled};
 
 /// How long [`Replay::sample`] waits for a batch before the training thread does its periodic work.
 const SAMPLE_WAIT: Duration = Duration::from_millis(100);
@@ -42,7 +42,7 @@ pub struct RemoteReplay {
 
 impl RemoteReplay {
     /// Starts a prefetcher on the runtime.
-    pub fn start(parts: PrefetcherParts, collector: Collector, handle: Handle) -> Self {
+    pub fn start(parts: PrefetcherParts, assembler: BatchAssembler, handle: Handle) -> Self {
         let (sender, batches) = mpsc::channel(BATCHES_MAX);
         let (phase, phases) = watch::channel(RunPhase::Training);
         Self {
@@ -53,9 +53,9 @@ impl RemoteReplay {
             phase,
             metrics: parts.metrics.clone(),
             batch_size: parts.settings.batch_size as u64,
-            batches_before: collector.batches(),
+            batches_before: assembler.batches(),
             newest: (0, 0.0),
-            prefetcher: Some(handle.spawn(Prefetcher::new(parts, collector).run(sender, phases))),
+            prefetcher: Some(handle.spawn(Prefetcher::new(parts, assembler).run(sender, phases))),
             handle,
         }
     }
@@ -78,9 +78,9 @@ impl RemoteReplay {
         }
     }
 
-    /// Shows how far prefetching is ahead. Measured after the update: the prefetcher has refilled the queue by then, so
+    /// Exports how far prefetching is ahead. Measured after the update: the prefetcher has refilled the queue by then, so
     /// an empty queue means that sampling is too slow.
-    fn show(&self) {
+    fn record_prefetch_metrics(&self) {
         let (number, age_inserts) = self.newest;
         let drawn = self.batches_before + self.status.borrow().samples / self.batch_size;
         self.metrics.prefetched.set(self.batches.len() as i64);
@@ -101,14 +101,16 @@ impl Replay for RemoteReplay {
                 Ok(Some(sampled))
             }
             Ok(Some(Err(reason))) => bail!(reason),
-            Ok(None) => bail!("the prefetcher has stopped"),
+            Ok(None) => {
+                bail!("internal error: the prefetcher task ended; see the log above, and resume the run")
+            }
             Err(_) => Ok(None),
         }
     }
 
     fn update_priorities(&mut self, updates: Vec<(ItemId, Priority)>) {
         self.priorities.update(updates);
-        self.show();
+        self.record_prefetch_metrics();
     }
 
     fn status(&self) -> ReplayStatus {

@@ -1,7 +1,7 @@
 //! The interface through which the trainer samples batches and sends priorities.
 //!
 //! [`crate::local`] implements [`Replay`] over a store in this process, [`crate::remote`] over the pool of remote
-//! shards. Both turn sampled items into a batch with the same [`Collector`].
+//! shards. Both turn sampled items into a batch with the same [`BatchAssembler`].
 
 use agents::TensorBatch;
 use anyhow::Result;
@@ -13,7 +13,7 @@ use settings::networks::NetworkInput;
 use tch::Device;
 use value::priority::Priority;
 
-use crate::batch::Assembler;
+use crate::batch::TransitionDecoder;
 use crate::importance::{self, Importance};
 use crate::learner::Learner;
 
@@ -44,28 +44,28 @@ pub struct Sampled {
     pub number: u64,
 }
 
-/// Collects sampled items into one batch: decodes frames, folds n-step returns, computes importance weights.
-pub struct Collector {
-    assembler: Assembler,
+/// Assembles sampled items into one batch: decodes frames, computes n-step returns and importance weights.
+pub struct BatchAssembler {
+    decoder: TransitionDecoder,
     importance: Importance,
     input: NetworkInput,
     device: Device,
-    items: Vec<Collected>,
+    items: Vec<AssembledItem>,
     batches: u64,
 }
 
-/// An item of the batch that is being collected.
-struct Collected {
+/// An item of the batch that is being assembled.
+struct AssembledItem {
     shard: usize,
     draw: Draw,
 }
 
-impl Collector {
-    /// A collector for a learner's network. Batch numbers continue from the learner's number of updates.
+impl BatchAssembler {
+    /// An assembler for a learner's network. Batch numbers continue from the learner's number of updates.
     pub fn for_learner(settings: &Settings, spec: &Spec, learner: &Learner) -> Self {
         let online = learner.online();
         Self {
-            assembler: Assembler::new(settings, spec.observation.bytes()),
+            decoder: TransitionDecoder::new(settings, spec.observation.bytes()),
             importance: Importance::new(settings),
             input: online.architecture().input,
             device: online.device(),
@@ -89,13 +89,13 @@ impl Collector {
         steps: impl Iterator<Item = Taken> + Clone,
         reliability: Option<f64>,
     ) -> Result<(), DecodeError> {
-        self.assembler.add(lead, frames, steps)?;
-        reliability.into_iter().for_each(|reliability| self.assembler.set_reliability(reliability));
-        self.items.push(Collected { shard, draw });
+        self.decoder.add(lead, frames, steps)?;
+        reliability.into_iter().for_each(|reliability| self.decoder.set_reliability(reliability));
+        self.items.push(AssembledItem { shard, draw });
         Ok(())
     }
 
-    /// Items collected so far.
+    /// Items added so far.
     pub fn len(&self) -> usize {
         self.items.len()
     }
@@ -104,14 +104,14 @@ impl Collector {
         self.items.is_empty()
     }
 
-    /// The shards of the items collected so far.
+    /// The shards of the items added so far.
     pub fn shards(&self) -> impl Iterator<Item = usize> {
         self.items.iter().map(|item| item.shard)
     }
 
-    /// Drops the items collected so far.
+    /// Drops the items added so far.
     pub fn clear(&mut self) {
-        self.assembler.clear();
+        self.decoder.clear();
         self.items.clear();
     }
 
@@ -119,7 +119,7 @@ impl Collector {
     pub fn finish(&mut self, share: impl Fn(usize) -> f64) -> Sampled {
         let items = std::mem::take(&mut self.items);
         let weights = self.importance.exponent(self.batches).map(|exponent| {
-            let probability = |item: &Collected| share(item.shard) * item.draw.probability;
+            let probability = |item: &AssembledItem| share(item.shard) * item.draw.probability;
             importance::weights(&items.iter().map(probability).collect::<Vec<_>>(), exponent)
         });
         let mean = |weights: &Vec<f64>| weights.iter().sum::<f64>() / weights.len() as f64;
@@ -129,7 +129,7 @@ impl Collector {
             importance_weight: weights.as_ref().map_or(1.0, mean),
             age_inserts: items.iter().map(|item| item.draw.age_inserts as f64).sum::<f64>()
                 / items.len() as f64,
-            batch: self.assembler.finish(&self.input, self.device, weights.as_deref()),
+            batch: self.decoder.finish(&self.input, self.device, weights.as_deref()),
             items: items.iter().map(|item| (item.shard, item.draw.key)).collect(),
             number,
         }

@@ -8,9 +8,9 @@ telemetry::metrics! {
     #[derive(Clone, Debug)]
     pub struct Scores(new) {
         newest: Gauge = new.score("quiver_learner_evaluation_score", "Mean score of the newest evaluation"),
-        standard_error: Gauge = new.score("quiver_learner_evaluation_standard_error", "Standard error of that mean"),
-        best: Gauge = new.score("quiver_learner_evaluation_best_score", "Mean score of the best evaluation"),
-        first: Gauge = new.score("quiver_learner_evaluation_first_score", "Mean score of the run's first evaluation"),
+        standard_error: Gauge = new.score("quiver_learner_evaluation_standard_error", "Standard error of the newest evaluation's mean; NaN for one episode"),
+        best: Gauge = new.score("quiver_learner_evaluation_best_score", "Mean score of the best evaluation of the run"),
+        first: Gauge = new.score("quiver_learner_evaluation_first_score", "Mean score of the run's first evaluation, played by the untrained network"),
     }
 }
 

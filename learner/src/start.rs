@@ -21,7 +21,7 @@ use rpc::channel::Credentials;
 use rpc::edge::Edge;
 use rpc::gate::Gate;
 use rpc::serve::Listener;
-use rpc::shard::{Shard, ShardConfig};
+use rpc::shard::{ShardClient, ShardConfig};
 use run::adjusted;
 use run::event::Event;
 use settings::Resolved;
@@ -30,7 +30,6 @@ use telemetry::{Health, TelemetryArgs};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::time::timeout;
-use tracing::info;
 
 use crate::checkpoint::RunState;
 use crate::cluster::{ProcessHandles, RunMembers, TrainingThread};
@@ -44,7 +43,7 @@ use crate::page_sampler::PageSampler;
 use crate::prefetcher::{PrefetcherParts, RunCounts, StatusSenders};
 use crate::priorities::Priorities;
 use crate::remote::RemoteReplay;
-use crate::replay::Collector;
+use crate::replay::BatchAssembler;
 use crate::trainer::Trainer;
 
 /// Samples from replay shards, trains, and publishes weights to actors.
@@ -72,22 +71,22 @@ pub struct Args {
     /// the system's resolver]
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
-    /// Use TLS: accept only callers authorized by the secrets in this directory, and authenticate to shards with them
-    /// ('quiver certs' creates it: learner)
+    /// Use TLS: accept only callers authorized by the secrets in this directory ('quiver certs' creates it: learner)
     #[arg(long, value_name = "DIR", env = "QUIVER_SECRETS", hide_env_values = true)]
     secrets: Option<PathBuf>,
     /// Allow unauthenticated plaintext on a non-loopback address
     #[arg(long, conflicts_with = "secrets")]
     insecure: bool,
-    /// How long to stay after the run has finished, so that members that are not connected learn of it
-    #[arg(long = "farewell", value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=86_400))]
-    linger: u64,
+    /// Seconds to keep serving after the run has finished, so that disconnected actors and the evaluator can reconnect
+    /// and exit
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    linger_seconds: u64,
     /// Print events as JSON lines on standard output, for a launcher
     #[arg(long)]
     events: bool,
-    /// Exit when stdin closes (the parent process died)
+    /// Exit when stdin closes, that is, when the parent process has exited
     #[arg(long)]
-    lifeline: bool,
+    exit_with_parent: bool,
     #[command(flatten)]
     telemetry: TelemetryArgs,
 }
@@ -114,8 +113,8 @@ struct Access {
 impl Args {
     /// Runs the learner to its end.
     pub fn run(&self) -> Result<()> {
-        if self.lifeline {
-            telemetry::lifeline();
+        if self.exit_with_parent {
+            telemetry::exit_with_parent();
         }
         telemetry::init(&self.telemetry)?;
         self.listen.check_exposure(self.secrets.is_some(), self.insecure)?;
@@ -130,7 +129,10 @@ impl Args {
             adjust::changed(&resolved, &changes, count, &ReplayStatus::default()).map_err(|error| {
                 match changes.is_empty() {
                     true => anyhow!(error),
-                    false => anyhow!("with the changes in adjusted.json: {error}"),
+                    false => {
+                        let path = self.run_dir.join("adjusted.json");
+                        anyhow!("with the changes in {}: {error}; correct or delete it", path.display())
+                    }
                 }
             })?;
         let entered = runtime.enter();
@@ -210,7 +212,7 @@ impl Args {
         runtime.block_on(served)?;
 
         let connections = connect(shards, &credentials, &shard_config);
-        let updaters = connections.iter().map(Shard::updater).collect();
+        let updaters = connections.iter().map(ShardClient::updater).collect();
         let pool = ShardPool::new(
             connections,
             directory,
@@ -234,13 +236,13 @@ impl Args {
             publish: StatusSenders { status, counted: watch::Sender::new(RunCounts::default()) },
             settings: resolved.settings.clone(),
         };
-        let collector = Collector::for_learner(&parts.settings, &parts.environment, &learner);
+        let assembler = BatchAssembler::for_learner(&parts.settings, &parts.environment, &learner);
         let handle = runtime.handle().clone();
-        let replay = RemoteReplay::start(parts, collector, handle.clone());
+        let replay = RemoteReplay::start(parts, assembler, handle.clone());
         health.ready();
         events.send(&Event::Ready { run_dir: journal.path().to_owned(), frames: journal.state.frames });
         let members = RunMembers { hub, reports, evaluations: Evaluations::new(incarnation) };
-        let linger = Duration::from_secs(self.linger);
+        let linger = Duration::from_secs(self.linger_seconds);
         let process = ProcessHandles { metrics, events, stop, linger, handle };
         Ok(TrainingThread::new(Trainer { learner, replay }, journal, members, process, resolved))
     }
@@ -257,7 +259,6 @@ impl Args {
             .max_decoding_message_size(proto::limits::OTHER_BYTES_MAX)
             .max_encoding_message_size(proto::limits::WEIGHTS_BYTES_MAX);
         let listener = runtime.block_on(Listener::bind(&self.listen, edge, gate))?;
-        info!(address = %listener.address(), "learner listening");
         let routes = tonic::service::Routes::new(service);
         runtime.spawn(listener.serve(routes, std::future::pending()));
         Ok(())
@@ -283,10 +284,10 @@ fn run_info(run: String, incarnation: u32, resolved: &Resolved, learner: &Learne
     Ok(RunInfo { run, incarnation, config, architecture })
 }
 
-fn connect(shards: &Shards, credentials: &Credentials, config: &ShardConfig) -> Vec<Shard> {
+fn connect(shards: &Shards, credentials: &Credentials, config: &ShardConfig) -> Vec<ShardClient> {
     (0u64..)
         .zip(shards.addresses())
-        .map(|(seed, address)| Shard::new(address.clone(), credentials.clone(), config.clone(), seed))
+        .map(|(seed, address)| ShardClient::new(address.clone(), credentials.clone(), config.clone(), seed))
         .collect()
 }
 

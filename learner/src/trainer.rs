@@ -2,7 +2,7 @@
 
 use agents::TensorBatch;
 use anyhow::Result;
-use run::averages::Figures;
+use run::averages::UpdateMetrics;
 
 use crate::learner::Learner;
 use crate::replay::Replay;
@@ -16,7 +16,7 @@ pub struct Trainer<R> {
 }
 
 /// Observes updates. An observer can't change anything, so a run is the same with or without one.
-pub trait Watch {
+pub trait UpdateObserver {
     /// Called just before a gradient step, with the networks before it and its batch.
     fn before(&mut self, _learner: &Learner, _batch: &TensorBatch) {}
 
@@ -24,16 +24,20 @@ pub trait Watch {
     fn after(&mut self, _learner: &Learner, _batch: &TensorBatch) {}
 }
 
-impl Watch for () {}
+impl UpdateObserver for () {}
 
 impl<R: Replay> Trainer<R> {
     /// Trains on one batch, or returns `None` if none is due yet. `progress` is the share of the run that is done.
-    pub fn step(&mut self, progress: f64, watch: &mut dyn Watch) -> Result<Option<Figures>> {
+    pub fn step(
+        &mut self,
+        progress: f64,
+        observer: &mut dyn UpdateObserver,
+    ) -> Result<Option<UpdateMetrics>> {
         let Some(sampled) = self.replay.sample()? else { return Ok(None) };
-        watch.before(&self.learner, &sampled.batch);
+        observer.before(&self.learner, &sampled.batch);
         let update = self.learner.update(&sampled.batch, progress)?;
-        watch.after(&self.learner, &sampled.batch);
+        observer.after(&self.learner, &sampled.batch);
         self.replay.update_priorities(sampled.items.into_iter().zip(update.priorities).collect());
-        Ok(Some(Figures { importance_weight: sampled.importance_weight, ..update.figures }))
+        Ok(Some(UpdateMetrics { importance_weight: sampled.importance_weight, ..update.metrics }))
     }
 }

@@ -2,10 +2,10 @@
 
 use agents::TensorBatch;
 use envs::{Element, Observation, Spec};
-use learner::{Assembler, Learner};
+use learner::{Learner, TransitionDecoder};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use replay::testing::{Lane, NOOP, one_step};
+use replay::testing::{LaneBuilder, NOOP, one_step};
 use replay::{LaneKey, Store, Taken};
 use settings::Settings;
 use settings::choices::RewardClip;
@@ -32,7 +32,7 @@ fn spec() -> Spec {
 fn store(settings: &Settings) -> Store {
     let mut store = Store::new(coordinator::store_options(settings, &spec()), 0).unwrap();
     let key = LaneKey { actor: 0, incarnation: 0, lane: 0 };
-    let mut lane = Lane::packed(key, settings.frame_codec, spec().observation.bytes());
+    let mut lane = LaneBuilder::packed(key, settings.frame_codec, spec().observation.bytes());
     for number in 0..20u16 {
         let taken = Taken {
             action: number % 2,
@@ -54,13 +54,13 @@ fn learner(settings: &Settings) -> Learner {
 
 fn batch(settings: &Settings, learner: &Learner, count: usize, rng: &mut impl Rng) -> TensorBatch {
     let mut store = store(settings);
-    let mut assembler = Assembler::new(settings, spec().observation.bytes());
+    let mut decoder = TransitionDecoder::new(settings, spec().observation.bytes());
     for draw in store.sample(0, count, true, rng).unwrap() {
         let item = store.item(0, draw.key).unwrap();
-        assembler.add(item.lead(), item.frames(), item.steps()).unwrap();
+        decoder.add(item.lead(), item.frames(), item.steps()).unwrap();
     }
     let online = learner.online();
-    assembler.finish(&online.architecture().input, online.device(), None)
+    decoder.finish(&online.architecture().input, online.device(), None)
 }
 
 fn numbers(tensor: &Tensor) -> Vec<f64> {
@@ -90,11 +90,11 @@ fn a_frame_that_can_not_be_decoded_leaves_the_batch_unchanged() {
     let mut store = store(&settings);
     let draws = store.sample(0, 2, true, &mut ChaCha8Rng::seed_from_u64(2)).unwrap();
     settings.frame_codec = replay::codec::Codec::None;
-    let mut assembler = Assembler::new(&settings, spec().observation.bytes());
+    let mut decoder = TransitionDecoder::new(&settings, spec().observation.bytes());
     let item = store.item(0, draws[0].key).unwrap();
-    assert!(assembler.add(item.lead(), item.frames(), item.steps()).is_err());
+    assert!(decoder.add(item.lead(), item.frames(), item.steps()).is_err());
     let online = learner.online();
-    let empty = assembler.finish(&online.architecture().input, online.device(), None);
+    let empty = decoder.finish(&online.architecture().input, online.device(), None);
     assert_eq!(empty.actions.size(), [0]);
 }
 
@@ -119,12 +119,12 @@ fn updates_move_the_values_towards_their_targets() {
     settings.discount = 0.0;
     let mut learner = learner(&settings);
     let batch = batch(&settings, &learner, 32, &mut ChaCha8Rng::seed_from_u64(4));
-    let before = learner.update(&batch, 0.0).unwrap().figures.td_error;
+    let before = learner.update(&batch, 0.0).unwrap().metrics.td_error;
     for _ in 0..2_000 {
         learner.update(&batch, 0.0).unwrap();
     }
     let after = learner.update(&batch, 0.0).unwrap();
-    let td_error = after.figures.td_error;
+    let td_error = after.metrics.td_error;
     assert!(td_error < before / 10.0, "|TD| went from {before} to {td_error}");
     assert_eq!(after.priorities.len(), 32);
 }
@@ -166,11 +166,11 @@ fn examining_computes_what_the_update_will_and_changes_nothing() {
     let batch = batch(&settings, &learner, 16, &mut ChaCha8Rng::seed_from_u64(7));
     learner.update(&batch, 0.0).unwrap();
     let before = learner.save();
-    let pass = learner.examine(&batch);
+    let pass = learner.evaluate_loss(&batch);
     assert_eq!(learner.save(), before);
     let taken = pass.q.gather(1, &batch.actions.unsqueeze(1), false).squeeze_dim(1);
     assert_eq!(numbers(&(&pass.targets - taken)), numbers(&pass.td_errors));
     let update = learner.update(&batch, 0.0).unwrap();
-    assert_eq!(pass.loss.double_value(&[]), update.figures.loss);
-    assert_eq!(pass.td_errors.abs().mean(Kind::Double).double_value(&[]), update.figures.td_error);
+    assert_eq!(pass.loss.double_value(&[]), update.metrics.loss);
+    assert_eq!(pass.td_errors.abs().mean(Kind::Double).double_value(&[]), update.metrics.td_error);
 }

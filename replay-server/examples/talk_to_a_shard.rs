@@ -9,11 +9,11 @@ use proto::v1::replay_client::ReplayClient;
 use proto::{StoreSpec, Updates, convert, v1};
 use replay::LaneKey;
 use replay::codec::Codec;
-use replay::testing::{Lane, one_step, options, taken};
+use replay::testing::{LaneBuilder, one_step, options, taken};
 use replay_server::config::Fsync;
 use replay_server::{Config, Server};
 use rpc::channel::{Credentials, channel};
-use rpc::sampler::{Sampler, SamplerOptions};
+use rpc::sampler::{SampleStream, SampleStreamOptions};
 use rpc::shard_entry::ShardEntry;
 use rpc::writer::ChunkWriter;
 use telemetry::Health;
@@ -71,7 +71,7 @@ async fn main() -> anyhow::Result<()> {
         shard: String::new(),
     };
     let writer = ChunkWriter::spawn(ShardEntry::fixed(address.clone()), Credentials::none(), hello, 4, 0);
-    let mut steps = Lane::packed(lane, spec.codec, FRAME_BYTES);
+    let mut steps = LaneBuilder::packed(lane, spec.codec, FRAME_BYTES);
     for number in 0..STEPS {
         steps.push(&number.to_le_bytes(), Some(taken(number)));
         if (number + 1).is_multiple_of(50) {
@@ -82,8 +82,8 @@ async fn main() -> anyhow::Result<()> {
     writer.flush().await.map_err(|state| anyhow::anyhow!("{state:?}"))?;
 
     // The learner's part again: sample batches, unpack frames, return new priorities.
-    let options = SamplerOptions { table: 0, batch: 32, stratified: true, prefetch: 1, seed: 1 };
-    let mut sampler = Sampler::open(channel(&address), RUN, 1, &spec, options).await?;
+    let options = SampleStreamOptions { table: 0, batch: 32, stratified: true, prefetch: 1, seed: 1 };
+    let mut sampler = SampleStream::open(channel(&address), RUN, 1, &spec, options).await?;
     for _ in 0..20 {
         let batch = sampler.next().await?;
         // Later steps get larger priorities, so they are sampled more often.

@@ -120,11 +120,11 @@ impl<'a> WriterWait<'a> {
             if self.metrics.waits_logged.allow() {
                 let writers = self.metrics.writers_blocked.get();
                 info!(
-                    writer = self.who,
+                    caller = self.who,
                     blocked_on = what,
-                    seconds,
+                    blocked_seconds = seconds,
                     blocked_writers = writers,
-                    "writer blocked"
+                    "inserts blocked"
                 );
             }
             let blocked = v1::Blocked { on: what.to_owned(), seconds };

@@ -28,19 +28,18 @@ const ID_CHARACTERS_MAX: usize = 128;
 #[command(
     name = "quiver-replay-server",
     version,
-    after_help = "Examples:\n  quiver-replay-server --listen 127.0.0.1:7777 --metrics-listen 127.0.0.1:9777 --data-dir /data/replay\n  quiver-replay-server --data-dir /data/elsewhere --restore shard-0.snapshot"
+    after_help = "Examples:\n  quiver-replay-server --listen 127.0.0.1:7701 --metrics-listen 127.0.0.1:9101 --data-dir /data/replay\n  quiver-replay-server --data-dir /data/elsewhere --restore shard-0.snapshot"
 )]
 pub struct Args {
     /// Address to serve on: host:port, or unix:/path for this machine only. Port 0 picks a free port and logs it
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7777")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7701")]
     pub listen: Address,
 
-    /// Folder with TLS certificates and keys ('quiver certs' creates it: replay). Serve TLS and accept only authorized
-    /// callers
+    /// Use TLS: accept only callers authorized by the secrets in this directory ('quiver certs' creates it: replay)
     #[arg(long, value_name = "DIR", env = "QUIVER_SECRETS", hide_env_values = true)]
     pub secrets: Option<PathBuf>,
 
-    /// Allow unauthenticated plaintext on an address that other machines can reach
+    /// Allow unauthenticated plaintext on a non-loopback address
     #[arg(long, conflicts_with = "secrets")]
     pub insecure: bool,
 
@@ -70,9 +69,9 @@ pub struct Args {
     #[arg(long)]
     pub end_with_run: bool,
 
-    /// Exit at once when standard input closes. For launchers: the shard dies with its parent process
+    /// Exit when stdin closes, that is, when the parent process has exited
     #[arg(long)]
-    pub lifeline: bool,
+    pub exit_with_parent: bool,
 
     #[command(flatten)]
     pub telemetry: TelemetryArgs,
@@ -148,14 +147,15 @@ impl TryFrom<&Args> for Config {
         args.listen.check_exposure(args.secrets.is_some(), args.insecure)?;
         let id = match &args.id {
             None => {
-                let random = random_bytes().context("cannot read /dev/urandom to create a random id")?;
+                let random =
+                    random_bytes().context("cannot read /dev/urandom to create a random id: give --id")?;
                 random.iter().map(|byte| format!("{byte:02x}")).collect()
             }
             Some(id) => {
                 let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-                let sound = (1..=ID_CHARACTERS_MAX).contains(&id.len()) && id.bytes().all(allowed);
+                let is_valid = (1..=ID_CHARACTERS_MAX).contains(&id.len()) && id.bytes().all(allowed);
                 ensure!(
-                    sound,
+                    is_valid,
                     "--id {id:?} must have 1 to {ID_CHARACTERS_MAX} characters of a-z, A-Z, 0-9, '.', '-' and '_'"
                 );
                 id.clone()
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(one.id.len(), 32);
         assert_ne!(one.id, other.id);
         assert!(one.bytes_limit > 1 << 24);
-        assert_eq!(one.listen.to_string(), "http://127.0.0.1:7777");
+        assert_eq!(one.listen.to_string(), "127.0.0.1:7701");
     }
 
     #[test]

@@ -26,8 +26,8 @@ fn main() {
 fn run(args: &Args) -> anyhow::Result<()> {
     let config = Config::try_from(args)?;
     telemetry::init(&args.telemetry)?;
-    if args.lifeline {
-        telemetry::lifeline();
+    if args.exit_with_parent {
+        telemetry::exit_with_parent();
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from).clamp(THREADS.0, THREADS.1);
     let runtime = runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
@@ -37,7 +37,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
 async fn serve(args: &Args, config: &Config) -> anyhow::Result<()> {
     let (registry, health) = (Registry::new(), Health::new());
     let server = Server::bind(config, &registry).await?;
-    info!(id = server.id(), address = %server.address(), "shard started");
+    info!(shard_id = server.id(), "shard started");
     let name = format!("shard {}", server.id());
     telemetry::serve(&args.telemetry, &name, registry, health.clone()).await?;
     server.run(&health, telemetry::shutdown_signal()).await

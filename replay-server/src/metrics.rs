@@ -19,30 +19,29 @@ const PRIORITY: (f64, f64, usize) = (1.0 / 4096.0, 2.0, 18);
 /// Ages of sampled items, from 64 inserts to two million.
 const AGE: (f64, f64, usize) = (64.0, 2.0, 16);
 /// Counters with labels, each as (name, help, label).
-const CHUNKS: (&str, &str, &str) = ("quiver_replay_chunks_total", "Chunks by what became of them", "result");
+const CHUNKS: (&str, &str, &str) = ("quiver_replay_chunks_total", "Chunks by result", "result");
 const UPDATES: (&str, &str, &str) =
-    ("quiver_replay_priority_updates_total", "Priority updates by what became of them", "result");
-const EVICTIONS: (&str, &str, &str) =
-    ("quiver_replay_evictions_total", "Items that made room, by what for", "cause");
+    ("quiver_replay_priority_updates_total", "Priority updates by result", "result");
+const EVICTIONS: (&str, &str, &str) = ("quiver_replay_evictions_total", "Items evicted, by cause", "cause");
 /// Label values for kinds of damaged records.
 const DAMAGES: [&str; 5] = ["chunk", "priority", "lane", "item", "state"];
-/// The least interval of log lines about the same matter, however many callers it concerns.
+/// Minimum interval between log lines about one kind of event, for all callers together.
 const LOG_PERIOD: Duration = Duration::from_secs(10);
 
 telemetry::metrics! {
     /// The shard's metrics. Clones share the counts.
     #[derive(Clone)]
     pub struct Metrics(new) {
-        items: IntGauge = new.count("quiver_replay_items", "Transitions that can be drawn"),
-        capacity: IntGauge = new.count("quiver_replay_capacity", "Transitions that there can be"),
-        mass: Gauge = new.gauge("quiver_replay_mass", "Sum of all weights, or number of items if uniform"),
+        items: IntGauge = new.count("quiver_replay_items", "Transitions that can be sampled"),
+        capacity: IntGauge = new.count("quiver_replay_capacity", "Maximum number of transitions"),
+        mass: Gauge = new.gauge("quiver_replay_mass", "Sum of all sampling weights, or the number of items if sampling is uniform"),
         bytes_used: IntGauge = new.count("quiver_replay_bytes_used", "Bytes of the ring that hold chunks"),
-        bytes_max: IntGauge = new.count("quiver_replay_bytes_max", "Bytes of the ring"),
+        bytes_max: IntGauge = new.count("quiver_replay_bytes_max", "Size of the ring in bytes"),
         inserts: IntCounter = new.counter("quiver_replay_inserts_total", "Transitions stored"),
         inserts_allowed: IntGauge =
-            new.count("quiver_replay_inserts_allowed", "Inserts that the learner has granted in total"),
-        agent_steps: IntCounter = new.counter("quiver_replay_agent_steps_total", "Steps stored that have an action"),
-        samples: IntCounter = new.counter("quiver_replay_samples_total", "Transitions drawn"),
+            new.count("quiver_replay_inserts_allowed", "Inserts granted by the learner in total"),
+        agent_steps: IntCounter = new.counter("quiver_replay_agent_steps_total", "Agent steps stored: steps that have an action"),
+        samples: IntCounter = new.counter("quiver_replay_samples_total", "Transitions sampled"),
         chunks_stored: IntCounter = new.counter_of(CHUNKS, "stored"),
         chunks_duplicate: IntCounter = new.counter_of(CHUNKS, "duplicate"),
         chunks_lost: IntCounter = new.counter_of(CHUNKS, "lost"),
@@ -55,42 +54,42 @@ telemetry::metrics! {
         evictions_used_up: IntCounter = new.counter_of(EVICTIONS, "used-up"),
         items_without_frames: IntCounter = new.counter(
             "quiver_replay_items_without_frames_total",
-            "Items dropped because frames they need were gone",
+            "Items dropped because their frames were already evicted",
         ),
         pub(crate) writers_connected: IntGauge =
-            new.count("quiver_replay_writers_connected", "Insert streams that are open"),
+            new.count("quiver_replay_writers_connected", "Open insert streams"),
         pub(crate) writers_blocked: IntGauge =
-            new.count("quiver_replay_writers_waiting", "Insert streams that wait for the learner"),
+            new.count("quiver_replay_writers_blocked", "Insert streams blocked on the learner's grant"),
         pub(crate) writer_wait_seconds: Counter =
-            new.sum("quiver_replay_writer_wait_seconds_total", "Time that insert streams have waited"),
+            new.sum("quiver_replay_writer_wait_seconds_total", "Time that insert streams were blocked on the learner's grant"),
         pub(crate) sample_seconds: Histogram =
-            new.histogram("quiver_replay_sample_seconds", "Time to draw what one request asks for", SECONDS),
+            new.histogram("quiver_replay_sample_seconds", "Time to sample the items of one request", SECONDS),
         pub(crate) insert_seconds: Histogram =
             new.histogram("quiver_replay_insert_seconds", "Time to store one chunk", SECONDS),
         drawn_priority: Histogram =
-            new.histogram("quiver_replay_drawn_priority", "Priorities of transitions when they are drawn", PRIORITY),
+            new.histogram("quiver_replay_drawn_priority", "Priorities of sampled transitions", PRIORITY),
         drawn_age: Histogram = new.histogram(
             "quiver_replay_drawn_age_inserts",
-            "Inserts since a transition came, when it is drawn",
+            "Age of sampled transitions, in inserts since their own insert",
             AGE,
         ),
-        pub(crate) grants_waiting: IntGauge =
-            new.count("quiver_replay_grants_waiting", "Learners that wait here for inserts"),
+        pub(crate) grants_blocked: IntGauge =
+            new.count("quiver_replay_grants_blocked", "Learner calls blocked on inserts into this shard"),
         pub(crate) syncs: IntCounter =
-            new.counter("quiver_replay_syncs_total", "Times that everything was written to the disk"),
+            new.counter("quiver_replay_syncs_total", "Completed flushes to disk"),
         pub(crate) sync_seconds: Histogram =
-            new.histogram("quiver_replay_sync_seconds", "Time to write what has changed to the disk", SECONDS),
+            new.histogram("quiver_replay_sync_seconds", "Time to flush changes to disk", SECONDS),
         damaged: IntCounterVec = new.counters(
             "quiver_replay_damaged_total",
-            "Records found damaged at the start, by kind",
+            "Records that were damaged or missing at the start, by kind",
             "kind",
             &DAMAGES,
         ),
         pub(crate) calls_waiting: IntGauge =
-            new.count("quiver_replay_calls_waiting", "Calls that wait while another uses the store"),
+            new.count("quiver_replay_calls_waiting", "Calls waiting for the store, which serves one call at a time"),
         refused: IntCounterVec = new.counters(
             "quiver_replay_requests_refused_total",
-            "Calls and streams refused, by why",
+            "Calls and streams refused, by reason",
             "reason",
             &Reason::NAMES,
         ),
@@ -163,7 +162,7 @@ impl Metrics {
         if let Some(reason) = refusal.reason() {
             self.refused.with_label_values(&[reason.name()]).inc();
             if self.refusals_logged.allow() {
-                tracing::warn!(reason = reason.name(), error = %refusal, "call refused");
+                tracing::warn!(reason = reason.name(), error = %refusal, "request refused");
             }
         }
     }

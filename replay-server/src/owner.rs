@@ -147,7 +147,8 @@ impl Handle {
             spawn_blocking(move || home.sync()).await.unwrap_or_else(|failed| Err(io::Error::other(failed)));
         if let Err(error) = synced {
             // Callers that wait for an answer see their stream break. Nothing was acknowledged to them.
-            tracing::error!(%error, "cannot flush the data directory to disk, the shard stops");
+            let elapsed_seconds = started.elapsed().as_secs_f64();
+            tracing::error!(%error, elapsed_seconds, "flush to disk failed, stopping the shard");
             self.lock().await.running = None;
             return Err(Refusal::Stopping);
         }

@@ -88,9 +88,9 @@ pub enum Refusal {
     /// The shard has had no grant yet.
     #[error("no learner has configured this shard yet: start a learner with the shard's address")]
     NotConfigured,
-    #[error("this shard has no table {0}: `quiver inspect` lists its tables")]
+    #[error("this shard has no table {0}: 'quiver inspect' lists its tables")]
     NoSuchTable(String),
-    #[error("no such item: it was evicted or never existed; `quiver inspect --top 10` lists some items")]
+    #[error("no such item: it was evicted or never existed; 'quiver inspect --top 10' lists some items")]
     NoSuchItem,
     /// Snapshots are taken one at a time.
     #[error("another snapshot is in progress: retry when it is complete")]

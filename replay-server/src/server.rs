@@ -109,12 +109,16 @@ impl Server {
         listener.serve(Routes::new(Wire(service)), stopping).await?;
         if failed {
             bail!(
-                "the shard failed, see the log above; restart it: a data directory keeps everything stored"
+                "the shard failed, see the log above; restart it: with --data-dir it keeps everything stored, without one it restarts \
+                 empty"
             );
         }
         // The streams held the last handles, so the shard is being dropped now.
         if timeout(SHUTDOWN_TIMEOUT, ended.wait()).await.is_err() {
-            tracing::warn!(timeout = ?SHUTDOWN_TIMEOUT, "shard did not stop in time, exiting anyway");
+            tracing::warn!(
+                timeout_seconds = SHUTDOWN_TIMEOUT.as_secs(),
+                "shard did not stop in time, exiting anyway"
+            );
         }
         Ok(())
     }
@@ -124,13 +128,32 @@ impl Server {
 fn log_recovery(shard: &Shard, metrics: &Metrics, started: Instant) {
     let Some((run, _)) = shard.configuration() else { return };
     let recovered = shard.recovered();
-    let seconds = started.elapsed().as_secs_f64();
-    let Recovered { chunks, items, .. } = recovered;
+    let elapsed_seconds = started.elapsed().as_secs_f64();
+    let Recovered {
+        chunks,
+        items,
+        damaged_chunks,
+        damaged_priorities,
+        damaged_lanes,
+        lost_items,
+        damaged_state,
+    } = recovered;
     metrics.recovered(&recovered);
     if recovered.is_whole() {
-        tracing::info!(run, chunks, items, seconds, "recovered everything");
+        tracing::info!(run, chunks, items, elapsed_seconds, "recovery completed");
     } else {
-        tracing::warn!(run, seconds, ?recovered, "recovered with losses: damaged data was dropped");
+        tracing::warn!(
+            run,
+            chunks,
+            items,
+            damaged_chunks,
+            damaged_priorities,
+            damaged_lanes,
+            lost_items,
+            damaged_state,
+            elapsed_seconds,
+            "recovery completed with data loss"
+        );
     }
 }
 
@@ -147,7 +170,10 @@ async fn sync_periodically(shard: WeakHandle, metrics: Metrics, period: Duration
         let started = Instant::now();
         match tokio::task::spawn_blocking(move || home.sync()).await {
             Ok(Ok(())) => metrics.synced(started.elapsed()),
-            Ok(Err(error)) => tracing::error!(%error, "cannot flush the data directory to disk, retrying"),
+            Ok(Err(error)) => {
+                let elapsed_seconds = started.elapsed().as_secs_f64();
+                tracing::error!(%error, elapsed_seconds, "flush to disk failed, retrying");
+            }
             Err(_) => return,
         }
     }
@@ -159,7 +185,7 @@ async fn end_of_run(ended: Option<watch::Receiver<bool>>) {
     if let Some(mut ended) = ended
         && ended.wait_for(|&ended| ended).await.is_ok()
     {
-        tracing::info!("run ended");
+        tracing::info!(delay_seconds = RUN_END_DELAY.as_secs_f64(), "run finished, shard exits");
         return sleep(RUN_END_DELAY).await;
     }
     std::future::pending::<()>().await;

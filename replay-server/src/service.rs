@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proto::v1::replay_server::Replay;
-use proto::{PROTOCOL, v1};
+use proto::{PROTOCOL, StoreSpec, v1};
 use replay::ShardStatus;
 use rpc::edge::Edge;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -16,7 +16,7 @@ use crate::blocked::BlockedCallers;
 use crate::metrics::{GaugeGuard, Metrics};
 use crate::owner::Handle;
 use crate::refusal::Refusal;
-use crate::shard::Shard;
+use crate::shard::{Change, Shard};
 use crate::writers::StreamEnd;
 use crate::{convert, samplers, writers};
 
@@ -151,7 +151,10 @@ impl ReplayService {
             let is_first = shard.configuration().is_none();
             shard.grant(&learner, spec, allowance, finished)?;
             if let Some((run, spec)) = shard.configuration().filter(|_| is_first) {
-                tracing::info!(run, learner = learner.incarnation, ?spec, "shard configured");
+                let StoreSpec { options, codec, actions } = spec;
+                let (tables, bytes, learner_incarnation) =
+                    (&options.tables, options.bytes_max, learner.incarnation);
+                tracing::info!(run, learner_incarnation, bytes, ?codec, actions, ?tables, "shard configured");
             }
             Ok::<_, Refusal>(shard.status())
         };
@@ -171,7 +174,7 @@ impl ReplayService {
         }
         let what = format!("inserts by actors, up to {} in total", request.until_inserts);
         let _blocked = self.context.blocked_callers.enter("learner", &what);
-        let _waiting = GaugeGuard::new(&self.context.metrics.grants_waiting);
+        let _waiting = GaugeGuard::new(&self.context.metrics.grants_blocked);
         tokio::select! {
             // After a timeout too, the reply has the current status.
             _ = timeout(wait, self.context.shard.inserts(request.until_inserts)) => {}
@@ -212,7 +215,8 @@ impl ReplayService {
         let change = convert::change(request);
         let configure = move |shard: &mut Shard| {
             shard.configure(&change)?;
-            tracing::info!(?change, "an operator changed a table");
+            let Change { table, capacity, priority_exponent } = &change;
+            tracing::info!(table, capacity, priority_exponent, "table reconfigured by an operator");
             Ok::<_, Refusal>(shard.configuration().map(|(_, spec)| proto::convert::store_message(spec)))
         };
         let store = self.context.shard.call_long(configure).await??;

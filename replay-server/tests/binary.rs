@@ -85,7 +85,7 @@ async fn one_that_ends_with_its_run_does_so_each_time_that_it_is_told() {
 }
 
 #[test]
-fn it_dies_with_whoever_holds_its_lifeline() {
+fn it_exits_when_its_parent_does() {
     let mut process = Process::start(None, &[]);
     drop(process.child.stdin.take());
     assert!(process.ended().success());

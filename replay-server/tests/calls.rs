@@ -96,10 +96,10 @@ async fn a_shard_that_was_told_nothing_waits_and_answers() {
     let Some(Reply::Blocked(waiting)) = writing.reply().await.unwrap() else { panic!("no word") };
     assert_eq!(waiting.on, "configuration by a learner");
     assert!(waiting.seconds >= 1.0);
-    assert_eq!(running.metric("quiver_replay_writers_waiting"), 1.0);
+    assert_eq!(running.metric("quiver_replay_writers_blocked"), 1.0);
     client.grant(grant(1, running.allowance(10))).await.unwrap();
     assert_eq!(writing.stored().await.items, 3);
-    assert_eq!(running.metric("quiver_replay_writers_waiting"), 0.0);
+    assert_eq!(running.metric("quiver_replay_writers_blocked"), 0.0);
     assert!(running.metric("quiver_replay_writer_wait_seconds_total") >= 1.0);
 }
 
@@ -118,7 +118,7 @@ async fn a_writer_waits_for_its_allowance_says_so_and_goes_on() {
     let mut sampling = Sampling::open(&mut client).await;
     let with = |inserts| v1::SampleRequest { allowance: running.allowance(inserts), ..sample(1, vec![]) };
     sampling.ask(with(7)).await.unwrap();
-    assert_eq!(running.metric("quiver_replay_writers_waiting"), 1.0);
+    assert_eq!(running.metric("quiver_replay_writers_blocked"), 1.0);
     sampling.ask(with(8)).await.unwrap();
     assert_eq!(writing.stored().await.sequence, 2);
 }
@@ -132,11 +132,11 @@ async fn many_writers_share_what_is_granted_and_each_gets_its_turn() {
         writing.send(chunk(actor, 1, 0, 0)).await;
         writers.push(writing);
     }
-    until(async || running.metric("quiver_replay_writers_waiting") == 20.0).await;
+    until(async || running.metric("quiver_replay_writers_blocked") == 20.0).await;
     // One after the other, then the rest at once.
     for inserts in 1..=4 {
         client.grant(grant(1, running.allowance(inserts * 3))).await.unwrap();
-        until(async || running.metric("quiver_replay_writers_waiting") == 20.0 - inserts as f64).await;
+        until(async || running.metric("quiver_replay_writers_blocked") == 20.0 - inserts as f64).await;
         assert_eq!(running.metric("quiver_replay_inserts_total"), inserts as f64 * 3.0);
     }
     client.grant(grant(1, running.allowance(1000))).await.unwrap();
@@ -212,7 +212,7 @@ async fn at_the_end_of_the_run_every_writer_hears_of_it() {
     let idle = write(&mut client, 0..1).await;
     let waiting = Writing::open(&mut client, hello(1, 1)).await;
     waiting.send(chunk(1, 1, 0, 0)).await;
-    until(async || running.metric("quiver_replay_writers_waiting") == 1.0).await;
+    until(async || running.metric("quiver_replay_writers_blocked") == 1.0).await;
     client.grant(v1::GrantRequest { finished: true, ..grant(1, None) }).await.unwrap();
     let late = Writing::open(&mut client, hello(2, 1)).await;
     for mut writing in [idle, waiting, late] {

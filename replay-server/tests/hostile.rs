@@ -59,7 +59,7 @@ impl Victim {
         assert_eq!(self.writing.write(chunk(0, 1, 0, 1)).await.items, 4);
         let mut sampling = Sampling::open(&mut self.client).await;
         assert_eq!(sampling.draw(0, vec![0.5; 8]).await.len(), 8);
-        assert_eq!(self.running.metric("quiver_replay_writers_waiting"), 0.0);
+        assert_eq!(self.running.metric("quiver_replay_writers_blocked"), 0.0);
         self.running.stop().await;
     }
 }
@@ -530,10 +530,10 @@ async fn a_writer_that_vanishes_while_its_chunk_waits_leaves_nothing_behind() {
         writing.send(chunk(actor, 1, 0, 0)).await;
         others.push((client, writing));
     }
-    until(async || victim.running.metric("quiver_replay_writers_waiting") == 10.0).await;
+    until(async || victim.running.metric("quiver_replay_writers_blocked") == 10.0).await;
     drop(others);
     until(async || victim.running.metric("quiver_replay_writers_connected") == 1.0).await;
-    assert_eq!(victim.running.metric("quiver_replay_writers_waiting"), 0.0);
+    assert_eq!(victim.running.metric("quiver_replay_writers_blocked"), 0.0);
     victim.client.grant(grant(1, victim.running.allowance(1000))).await.unwrap();
     victim.goes_on_as_before().await;
 }

@@ -169,7 +169,7 @@ async fn whoever_waits_is_named_with_what_for_and_for_how_long() {
     let request = v1::GrantRequest { until_inserts: 100, wait_milliseconds: 10_000, ..grant(1, None) };
     let mut learner = running.client();
     let granting = tokio::spawn(async move { learner.grant(request).await });
-    until(async || running.metric("quiver_replay_grants_waiting") == 1.0).await;
+    until(async || running.metric("quiver_replay_grants_blocked") == 1.0).await;
     let all = waiters().await;
     assert_eq!(
         (all[1].who.as_str(), all[1].on.as_str()),
@@ -181,7 +181,7 @@ async fn whoever_waits_is_named_with_what_for_and_for_how_long() {
     write(&mut client, 0..40).await;
     patiently(granting).await.unwrap().unwrap();
     until(async || waiters().await.is_empty()).await;
-    assert_eq!(running.metric("quiver_replay_grants_waiting"), 0.0);
+    assert_eq!(running.metric("quiver_replay_grants_blocked"), 0.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

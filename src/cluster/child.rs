@@ -50,7 +50,7 @@ pub struct Child {
 #[derive(Debug)]
 struct Instance {
     process: process::Child,
-    _lifeline: Option<ChildStdin>,
+    _stdin: Option<ChildStdin>,
     started: Instant,
     readers: Vec<JoinHandle<()>>,
     ended: Option<(Exit, Instant)>,
@@ -129,8 +129,8 @@ impl Child {
                 });
             }));
         }
-        let lifeline = process.stdin.take();
-        Ok(Instance { process, _lifeline: lifeline, started: Instant::now(), readers, ended: None })
+        let stdin = process.stdin.take();
+        Ok(Instance { process, _stdin: stdin, started: Instant::now(), readers, ended: None })
     }
 
     /// Polls the process: how it ended, once it has exited and all its output has been read.

@@ -51,7 +51,7 @@ pub fn socket_names(settings: &Settings) -> Vec<String> {
     (0..settings.shards).map(shard).chain([LEARNER.into()]).collect()
 }
 
-/// All children. Each exits when its stdin closes (`--lifeline`). The live page is at `page`, or at a free port.
+/// All children. Each exits when its stdin closes (`--exit-with-parent`). The live page is at `page`, or at a free port.
 pub fn cluster(
     programs: &Programs,
     sockets: &Sockets,
@@ -61,7 +61,7 @@ pub fn cluster(
 ) -> Vec<Plan> {
     let mut plans = Vec::new();
     let mut add = |name: String, role, program: &PathBuf, arguments: Vec<OsString>, threads: usize| {
-        let own = ["--lifeline".into(), "--status-file".into(), sockets.status(&name).into()];
+        let own = ["--exit-with-parent".into(), "--status-file".into(), sockets.status(&name).into()];
         let arguments = arguments.into_iter().chain(own).collect();
         plans.push(Plan { name, role, program: program.clone(), arguments, variables: threads_of(threads) });
     };
@@ -78,8 +78,8 @@ pub fn cluster(
     arguments.extend(["--listen".into(), sockets.address(LEARNER)]);
     arguments
         .extend((0..settings.shards).flat_map(|index| ["--shard".into(), sockets.address(&shard(index))]));
-    // The launcher ends all children itself, so the learner need not serve a farewell period.
-    arguments.extend(["--events", "--farewell", "0"].map(OsString::from));
+    // The launcher ends all children itself, so the learner need not serve after the end.
+    arguments.extend(["--events", "--linger-seconds", "0"].map(OsString::from));
     arguments.extend(page.iter().flat_map(|page| ["--metrics-listen".into(), page.to_string().into()]));
     add(LEARNER.into(), ChildRole::Learner, &programs.learner, arguments, settings.torch_threads);
 

@@ -31,7 +31,7 @@ impl Signals {
             while input.read(&mut ignored).is_ok_and(|bytes| bytes > 0) {}
             asked.store(true, Ordering::Relaxed);
         };
-        std::thread::Builder::new().name("lifeline".into()).spawn(read).expect("a thread can be started");
+        std::thread::Builder::new().name("parent-watch".into()).spawn(read).expect("a thread can be started");
     }
 
     /// True once per signal; two signals that arrive together count as one.

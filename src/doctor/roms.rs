@@ -48,10 +48,10 @@ fn compare(game: &str, folder: &Path, list: &BTreeMap<&str, &str>) -> Option<Str
     };
     let sum: String = match fs::read(&path) {
         Ok(bytes) => Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect(),
-        Err(error) => return Some(format!("can't read {}: {error}; run `make setup`", path.display())),
+        Err(error) => return Some(format!("can't read {}: {error}; run 'make setup'", path.display())),
     };
     let is_whole = list.get(game) == Some(&sum.as_str());
-    (!is_whole).then(|| format!("{} is damaged: run `make setup`", path.display()))
+    (!is_whole).then(|| format!("{} is damaged: run 'make setup'", path.display()))
 }
 
 fn load(game: &str) -> Option<String> {
@@ -72,7 +72,7 @@ mod tests {
         let text = format!("{sum}  ./pong.bin\n{sum}  ./qbert.bin\n{sum}  ./tennis.bin\n");
         let check = |game: &str| compare(game, folder.path(), &read_list(&text));
         assert_eq!(check("pong"), None);
-        assert!(check("qbert").unwrap().ends_with("is damaged: run `make setup`"));
+        assert!(check("qbert").unwrap().ends_with("is damaged: run 'make setup'"));
         assert!(check("tennis").unwrap().contains("missing"));
     }
 }

@@ -11,6 +11,10 @@ use rpc::role::Role;
 use tokio::runtime::{Builder, Runtime};
 use tonic::{Code, Status};
 
+/// The error if a shard's reply lacks its configuration.
+const NO_CONFIGURATION: &str =
+    "the shard did not send its configuration: run the same version of quiver on both sides";
+
 /// Clients of the shards to inspect.
 pub struct Clients {
     runtime: Runtime,
@@ -53,8 +57,7 @@ impl Clients {
             let reply = self.runtime.block_on(async { inspect::answer(client.get_item(request)).await });
             match reply {
                 Ok(reply) => {
-                    let spec =
-                        convert::store(reply.store.context("the shard did not send its configuration")?)?;
+                    let spec = convert::store(reply.store.context(NO_CONFIGURATION)?)?;
                     let batch = reply.batch.unwrap_or_default();
                     return Ok((PackedBatch::new(batch, spec.options.stack, spec.actions)?, spec));
                 }
@@ -68,6 +71,6 @@ impl Clients {
     }
 
     fn failed(&self, address: &Address, status: &Status) -> anyhow::Error {
-        anyhow!("{address}: {}", self.credentials.describe(address, status))
+        anyhow!("{}", self.credentials.describe_at(address, status))
     }
 }

@@ -45,10 +45,19 @@ impl RunShards {
     fn of(run: &Path) -> Result<Self> {
         let mut settings = Resolved::from_run(&run.join("config.toml"))?.settings;
         adjusted::apply(&mut settings, &adjusted::load(run)?)?;
-        let kept: Value = match fs::read(run.join("shards.json")) {
-            Ok(text) => serde_json::from_slice(&text).context("shards.json is damaged")?,
+        let path = run.join("shards.json");
+        let kept: Value = match fs::read(&path) {
+            Ok(text) => serde_json::from_slice(&text).with_context(|| {
+                format!(
+                    "{} is damaged: delete it, the learner writes it again when it resumes",
+                    path.display()
+                )
+            })?,
             Err(error) if error.kind() == ErrorKind::NotFound => Value::Null,
-            Err(error) => return Err(error).context("can't read shards.json"),
+            Err(error) => {
+                return Err(error)
+                    .with_context(|| format!("can't read {}; check its permissions", path.display()));
+            }
         };
         let listed = |key: &str| kept[key].as_array().into_iter().flatten();
         let mut names: Vec<String> =

@@ -20,7 +20,7 @@ pub fn write(path: &Path, item: &BatchItem<'_>, spec: &StoreSpec) -> anyhow::Res
     let mut frames = vec![0; count * size];
     Decoder::new(spec.codec)
         .decode_item(item.frames(), item.lead(), item.length(), stack, size, &mut frames)
-        .context("can't decode the frames of the item")?;
+        .context("can't decode the frames of the item: run the same version of quiver on both sides")?;
     let pictures: Vec<Picture> = frames.chunks_exact(size).map(Picture::of).collect();
     let (width, height) = (pictures[0].width, pictures[0].pixels.len() / pictures[0].width);
     let mut rows = Vec::with_capacity((width + GAP) * count * height);
@@ -32,7 +32,8 @@ pub fn write(path: &Path, item: &BatchItem<'_>, spec: &StoreSpec) -> anyhow::Res
             rows.extend(&picture.pixels[row * width..(row + 1) * width]);
         }
     }
-    let file = File::create(path).with_context(|| format!("can't write {}", path.display()))?;
+    let file = File::create(path)
+        .with_context(|| format!("can't write {}; choose another --out", path.display()))?;
     let whole = width * count + GAP * (count - 1);
     let mut encoder = png::Encoder::new(BufWriter::new(file), whole as u32, height as u32);
     encoder.set_color(png::ColorType::Grayscale);

@@ -21,7 +21,8 @@ fn every_process_is_started_with_its_arguments() {
     launched.wait_for_all();
     let (sockets, run) = (sockets(&sandbox), sandbox.here().join("mine"));
     let address = |name: &str| format!("unix:{}/{name}", sockets.display());
-    let common = |name: &str| format!("--lifeline --status-file {}/processes/{name}.json", sockets.display());
+    let common =
+        |name: &str| format!("--exit-with-parent --status-file {}/processes/{name}.json", sockets.display());
     let (learner, config) = (address("learner"), sockets.join("config.toml"));
     for index in 0..2 {
         let name = format!("shard-{index}");
@@ -34,7 +35,7 @@ fn every_process_is_started_with_its_arguments() {
     let expected = format!("--evaluate --learner {learner} {}", common("evaluator"));
     assert_eq!(started_with(&sandbox, "evaluator"), [expected]);
     let expected = format!(
-        "--config {} --run-dir mine --listen {learner} --shard {} --shard {} --events --farewell 0 {}",
+        "--config {} --run-dir mine --listen {learner} --shard {} --shard {} --events --linger-seconds 0 {}",
         config.display(),
         address("shard-0"),
         address("shard-1"),
@@ -205,7 +206,7 @@ fn a_missing_program_is_named() {
         }
         let ran = sandbox.quiver(&["train", "cartpole"]);
         assert!(ran.refused().starts_with(&format!("{missing} is missing next to quiver")), "{}", ran.err);
-        assert!(ran.err.contains("run `make build`"), "{}", ran.err);
+        assert!(ran.err.contains("run 'make build'"), "{}", ran.err);
         assert_eq!(sandbox.left(), [""; 0]);
     }
 }

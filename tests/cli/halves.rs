@@ -27,7 +27,7 @@ fn a_missing_libtorch_is_reported_with_a_remedy() {
          No such file or directory\" >&2; exit 127",
     );
     fakes::install_idle(&sandbox);
-    let expected = "libtorch is missing or damaged (libtorch_cpu.so): run `make setup`, or set LD_LIBRARY_PATH to its folder";
+    let expected = "libtorch is missing or damaged (libtorch_cpu.so): run 'make setup', or set LD_LIBRARY_PATH to its folder";
     for words in [&["train", "cartpole"][..], &["train", "cartpole", "--lockstep"]] {
         assert_eq!(sandbox.quiver(words).refused(), expected);
         assert_eq!(sandbox.left(), [""; 0]);

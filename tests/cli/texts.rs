@@ -38,7 +38,7 @@ fn games_are_listed_one_per_line_in_a_pipe() {
     assert_eq!(ran.stdout().lines().collect::<Vec<_>>(), envs::games());
     assert!(ran.err.contains("104 of 104 ROMs found in"), "{}", ran.err);
     let ran = sandbox.quiver_with(&["games"], &[("QUIVER_ROMS", "nowhere")]);
-    assert!(ran.err.contains("0 of 104 ROMs found in nowhere, 104 missing: run `make setup`"), "{}", ran.err);
+    assert!(ran.err.contains("0 of 104 ROMs found in nowhere, 104 missing: run 'make setup'"), "{}", ran.err);
 }
 
 #[test]

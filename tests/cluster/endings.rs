@@ -35,7 +35,7 @@ fn everyone_leaves_a_finished_run_and_with_more_frames_it_goes_on_with_the_same_
 fn an_actor_that_starts_when_the_run_has_ended_hears_of_it_and_leaves() {
     const LONGER_THAN_THE_TEST: u32 = 3600;
     let flags = ["--min-size", "128", "--evaluate-final-episodes", "2", "--frames", "600"];
-    let mut cluster = Cluster::start_with_farewell(1, 1, &flags, LONGER_THAN_THE_TEST);
+    let mut cluster = Cluster::start_with_linger(1, 1, &flags, LONGER_THAN_THE_TEST);
     let mut evaluator = cluster.start_member("evaluator", &["--evaluate"]);
     for life in ["first", "second"] {
         assert_eq!(cluster.actors[0].end().code(), Some(0), "of the learner's {life} life");

@@ -29,7 +29,7 @@ pub struct Cluster {
     pub learner: Process,
     pub actors: Vec<Process>,
     pub runtime: Runtime,
-    farewell: u32,
+    linger: u32,
     folder: TempDir,
     _turn: MutexGuard<'static, ()>,
 }
@@ -37,11 +37,11 @@ pub struct Cluster {
 impl Cluster {
     /// Starts everyone. `flags` are settings beside CartPole's own.
     pub fn start(shards: usize, actors: usize, flags: &[&str]) -> Self {
-        Self::start_with_farewell(shards, actors, flags, 0)
+        Self::start_with_linger(shards, actors, flags, 0)
     }
 
     /// The same, with a learner that stays so many seconds when the run has ended.
-    pub fn start_with_farewell(shards: usize, actors: usize, flags: &[&str], farewell: u32) -> Self {
+    pub fn start_with_linger(shards: usize, actors: usize, flags: &[&str], linger: u32) -> Self {
         let turn = turn();
         let folder = folder();
         configure(folder.path(), shards, actors, flags);
@@ -49,8 +49,8 @@ impl Cluster {
         let addresses: Vec<Address> = (0..shards).map(|index| shard_address(path, index)).collect();
         Self {
             shards: (0..shards).map(|index| shard(path, index)).collect(),
-            learner: learner(path, &addresses, farewell),
-            farewell,
+            learner: learner(path, &addresses, linger),
+            linger,
             actors: (0..actors).map(|index| actor(path, index)).collect(),
             runtime: wire::runtime(),
             folder,
@@ -96,7 +96,7 @@ impl Cluster {
 
     /// A learner that looks for its shards there.
     pub fn start_learner_with_shards(&mut self, shards: &[Address]) {
-        self.learner = learner(self.folder.path(), shards, self.farewell);
+        self.learner = learner(self.folder.path(), shards, self.linger);
     }
 
     fn shard_addresses(&self) -> Vec<Address> {
@@ -143,7 +143,7 @@ impl Cluster {
     pub fn learner_waits_for(&self, whats: &[&str]) -> bool {
         let text = self.learner.page("/metrics");
         let waits =
-            |what| crate::process::metric(&text, &format!("quiver_learner_waiting{{for=\"{what}\"}}")) == 1.0;
+            |what| crate::process::metric(&text, &format!("quiver_learner_blocked{{on=\"{what}\"}}")) == 1.0;
         whats.iter().any(waits)
     }
 
@@ -202,11 +202,11 @@ fn shard_address(folder: &Path, index: usize) -> Address {
     Address::Unix(folder.join(format!("s{index}")))
 }
 
-fn learner(folder: &Path, shards: &[Address], farewell: u32) -> Process {
+fn learner(folder: &Path, shards: &[Address], linger: u32) -> Process {
     let at = |name: &str| folder.join(name).display().to_string();
     let mut arguments = vec!["--config".into(), at("config.toml"), "--run-dir".into(), at("run")];
     arguments.extend(["--listen".into(), format!("unix:{}", at("l"))]);
-    arguments.extend(["--farewell".into(), farewell.to_string()]);
+    arguments.extend(["--linger-seconds".into(), linger.to_string()]);
     arguments.extend(shards.iter().flat_map(|shard| ["--shard".into(), shard.to_string()]));
     Process::start(folder, "learner", "quiver-learner", &arguments)
 }

@@ -94,7 +94,7 @@ fn shards_behind_one_name_are_counted_once_and_found_again_wherever_they_are() {
     let socket = format!("unix:{}", folder.path().join("l").display());
     let actor = Process::start(folder.path(), "actor", "quiver-actor", &["--learner".into(), socket]);
     let mut named = Named { folder, runtime: wire::runtime(), port, learner: learner_process, _actor: actor };
-    until("the learner looks for the shards", || named.learner.log().contains("discovering shards"));
+    until("the learner looks for the shards", || named.learner.log().contains("shard discovery waiting"));
 
     // The second is there a little later than the name that leads to it.
     named.lead_to(&["127.0.0.11", "127.0.0.12"]);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use proto::v1;
 use proto::v1::insert_request::Message;
-use replay::testing::{Lane, NOOP};
+use replay::testing::{LaneBuilder, NOOP};
 use rustix::process::Signal;
 use tonic::{Code, Status};
 
@@ -91,7 +91,7 @@ async fn write_as(cluster: &Cluster, actor: u32, incarnation: u64) -> Result<(),
         stack: store.stack,
         ..v1::InsertHello::default()
     };
-    let mut lane = Lane::new(replay::LaneKey { actor, incarnation, lane: 0 }).at(1 << 40, 1 << 40);
+    let mut lane = LaneBuilder::new(replay::LaneKey { actor, incarnation, lane: 0 }).at(1 << 40, 1 << 40);
     lane.push(&vec![0; store.frame_bytes as usize], Some(NOOP));
     let mut chunk = lane.chunk([]);
     chunk.steps[0].starts_episode = true;

@@ -16,11 +16,11 @@ use replay::testing::statistics::{
     BATCH, CONSTANT, Drawn, EXPONENT, SIZES_AND_SCALES, assert_fit, assert_uniform_means,
     assert_within_strata, batches_for, items_of, probabilities, true_masses,
 };
-use replay::testing::{self, Lane, NOOP, one_step};
+use replay::testing::{self, LaneBuilder, NOOP, one_step};
 use replay::{ItemKey, LaneKey, StoreOptions, TableOptions};
 use rpc::address::Address;
 use rpc::channel::Credentials;
-use rpc::shard::{Shard, ShardConfig};
+use rpc::shard::{ShardClient, ShardConfig};
 use rpc::shard_entry::ShardEntry;
 use rpc::writer::ChunkWriter;
 use tempfile::TempDir;
@@ -33,7 +33,7 @@ const RUN: &str = "sampling";
 
 /// Shards, and what is in them.
 struct Shards {
-    clients: Vec<Shard>,
+    clients: Vec<ShardClient>,
     incarnations: Vec<u32>,
     /// By shard and item. The item's number is its slot: nothing is ever overwritten here.
     priorities: Vec<Vec<f64>>,
@@ -60,7 +60,7 @@ impl Shards {
                 "quiver-replay-server",
                 &arguments,
             ));
-            shards.clients.push(Shard::new(
+            shards.clients.push(ShardClient::new(
                 shards.address(index),
                 Credentials::none(),
                 shard_config(),
@@ -111,7 +111,7 @@ impl Shards {
             stack: 1,
             ..v1::InsertHello::default()
         };
-        let mut lane = Lane::new(LaneKey { actor: index as u32, incarnation, lane: 0 });
+        let mut lane = LaneBuilder::new(LaneKey { actor: index as u32, incarnation, lane: 0 });
         (0..=priorities.len()).for_each(|_| lane.push(&[0], Some(NOOP)));
         let items = lane.completed().zip(priorities).map(|(first, &value)| one_step(first, value));
         let chunk = lane.chunk(items);

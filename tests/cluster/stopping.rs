@@ -102,7 +102,7 @@ fn the_rest_waits_or_goes_on(cluster: &Cluster, stopped: &[Part]) {
                 until_held(
                     &format!("actor {index} waits for its shard"),
                     || actor.metric("quiver_actor_agent_steps_total"),
-                    || actor.metric("quiver_actor_waiting{for=\"shard\"}") == 1.0,
+                    || actor.metric("quiver_actor_blocked{on=\"shard\"}") == 1.0,
                 );
             }
         }
@@ -110,7 +110,7 @@ fn the_rest_waits_or_goes_on(cluster: &Cluster, stopped: &[Part]) {
     if is_stopped(Part::Learner) && !is_stopped(Part::Actors) {
         for &shard in &shards {
             until(&format!("a writer waits at shard {shard}"), || {
-                cluster.shards[shard].metric("quiver_replay_writers_waiting") >= 1.0
+                cluster.shards[shard].metric("quiver_replay_writers_blocked") >= 1.0
             });
             let status = cluster.info(shard).shard.unwrap();
             let inserts = status.counters.unwrap().inserts;
@@ -143,7 +143,7 @@ fn whoever_is_stopped_alone_the_rest_says_so_in_words() {
     cluster.moves_on(&[0, 1]);
 
     cluster.shards[0].stop();
-    says(&|| cluster.learner.log(), "shard unreachable; sampling from the other shards");
+    says(&|| cluster.learner.log(), "shard unreachable");
     says(&|| cluster.actors[0].log(), "shard unreachable");
     cluster.shards[1].stop();
     says(&|| cluster.learner.log(), &format!("last at {}", cluster.shard_address(0)));

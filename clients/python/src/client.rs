@@ -13,7 +13,7 @@ use rpc::address::Address;
 use rpc::backoff::Backoff;
 use rpc::channel::{Channel, Credentials};
 use rpc::role::Role;
-use rpc::sampler::SamplerOptions;
+use rpc::sampler::SampleStreamOptions;
 use rpc::shard::is_broken;
 use rpc::snapshot::SnapshotError;
 use tokio::time::sleep;
@@ -150,7 +150,7 @@ impl Client {
         if prefetch > PREFETCH_MAX {
             return Err(invalid(format!("prefetch is {prefetch}, must be {PREFETCH_MAX} or less")));
         }
-        let options = SamplerOptions { table, batch: batch_size, stratified, prefetch, seed };
+        let options = SampleStreamOptions { table, batch: batch_size, stratified, prefetch, seed };
         let (address, client) = (self.address.clone(), self.client.clone());
         let credentials = self.credentials.clone();
         let keeper = self.keeper().clone();

@@ -14,7 +14,7 @@ use rpc::address::Address;
 use rpc::backoff::Backoff;
 use rpc::channel::{Channel, Credentials};
 use rpc::role::Role;
-use rpc::sampler::SamplerOptions;
+use rpc::sampler::SampleStreamOptions;
 use rpc::shard::{describe, is_refusal};
 use tokio::time::sleep;
 use tonic::Status;
@@ -36,7 +36,7 @@ pub struct SamplerConfig {
     pub credentials: Credentials,
     pub client: ReplayClient<Channel>,
     pub run: String,
-    pub options: SamplerOptions,
+    pub options: SampleStreamOptions,
     pub min_size: u64,
     /// Keeps the shard configured while the sampler exists.
     pub keeper: Option<Arc<Keeper>>,
@@ -49,7 +49,7 @@ pub struct Sampler {
     length: usize,
     decoder: Decoder,
     backoff: Backoff,
-    stream: Option<rpc::sampler::Sampler>,
+    stream: Option<rpc::sampler::SampleStream>,
     /// Whether the table has reached `min_size` items.
     begun: bool,
     closed: bool,
@@ -156,7 +156,7 @@ impl Sampler {
 
     #[getter]
     fn stale(&self) -> u64 {
-        self.stale + self.stream.as_ref().map_or(0, rpc::sampler::Sampler::stale)
+        self.stale + self.stream.as_ref().map_or(0, rpc::sampler::SampleStream::stale)
     }
 
     fn sample(&mut self, py: Python<'_>, mut batch: Arrays<'_>, timeout: Option<f64>) -> PyResult<usize> {
@@ -279,12 +279,12 @@ impl Sampler {
         Ok(None)
     }
 
-    async fn connect(&mut self) -> Result<&mut rpc::sampler::Sampler, Status> {
+    async fn connect(&mut self) -> Result<&mut rpc::sampler::SampleStream, Status> {
         let SamplerConfig { address, credentials, run, options, .. } = &self.config;
         let seed = options.seed.wrapping_add(self.opened);
-        let options = SamplerOptions { seed, ..options.clone() };
+        let options = SampleStreamOptions { seed, ..options.clone() };
         let channel = credentials.channel(Role::Replay, address);
-        let opened = rpc::sampler::Sampler::open(channel, run, LEARNER_INCARNATION, &self.spec, options);
+        let opened = rpc::sampler::SampleStream::open(channel, run, LEARNER_INCARNATION, &self.spec, options);
         let opened = opened.await?;
         self.opened += 1;
         self.backoff.reset();

@@ -24,7 +24,7 @@ class Shard:
 
     def start(self) -> None:
         log = open(self.directory / "log", "ab")
-        arguments = [SERVER, "--listen", self.address, "--lifeline", *self._flags]
+        arguments = [SERVER, "--listen", self.address, "--exit-with-parent", *self._flags]
         self._process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=log, stderr=log)
         log.close()
 

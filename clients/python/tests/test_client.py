@@ -510,8 +510,8 @@ class Readme(unittest.TestCase):
         text = (pathlib.Path(__file__).parents[1] / "README.md").read_text()
         (code,) = [block.split("```")[0] for block in text.split("```python\n")[1:]]
         with Shard() as shard:
-            self.assertIn("127.0.0.1:7777", code)
-            exec(compile(code.replace("127.0.0.1:7777", shard.address), "README.md", "exec"), {})
+            self.assertIn("127.0.0.1:7701", code)
+            exec(compile(code.replace("127.0.0.1:7701", shard.address), "README.md", "exec"), {})
 
 
 if __name__ == "__main__":

@@ -28,7 +28,8 @@ fn check_room(settings: &Settings, shards: usize, held: &ReplayStatus) -> Result
     let absent = &settings.without_shards.0;
     if let Some(number) = absent.iter().find(|&&number| number >= shards) {
         return Err(format!(
-            "without_shards has shard {number}, but the run has {shards} shards, numbered from 0"
+            "without_shards has shard {number}, but the run has {shards}: use numbers from 0 to {}",
+            shards.saturating_sub(1)
         ));
     }
     let left = (shards - absent.len()) as u64;
@@ -64,7 +65,10 @@ pub fn changed(
     let mut changed = resolved.clone();
     for (key, text) in changes {
         if !ADJUSTABLE.contains(&key.as_str()) {
-            return Err(format!("{key} can't be changed while a run trains, only {}", ADJUSTABLE.join(", ")));
+            return Err(format!(
+                "{key} can't be changed while a run trains, only {}: start a new run with another value",
+                ADJUSTABLE.join(", ")
+            ));
         }
         if let Some(Err(error)) = changed.settings.set(key, text) {
             return Err(format!("{key}: {error}"));

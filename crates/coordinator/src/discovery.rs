@@ -115,7 +115,8 @@ impl Discovery {
         loop {
             let lookup = self.look_up().await;
             if census.is_complete(&lookup) {
-                info!(shards = lookup.answered.len(), "number of shards fixed for this run");
+                let ids: Vec<_> = lookup.answered.keys().collect();
+                info!(shards = ids.len(), ?ids, "shard discovery completed: the run keeps these shards");
                 return Ok(match lookup.has_several_addresses() {
                     true => by_id(lookup.answered.keys().cloned().collect(), &lookup.answered),
                     false => Shards::ByAddress(self.configured.clone()),
@@ -130,8 +131,8 @@ impl Discovery {
                     configured = ?self.configured,
                     resolved = ?lookup.resolved,
                     answered = lookup.answered.len(),
-                    reason = lookup.reason,
-                    "discovering shards"
+                    last_error = lookup.reason,
+                    "shard discovery waiting for all shards to answer"
                 );
             }
             sleep(LOOKUP_EVERY).await;
@@ -151,8 +152,7 @@ impl Discovery {
                 Ok((id, address)) => drop(lookup.answered.insert(id, address)),
                 Err((address, status)) => {
                     lookup.denied |= matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied);
-                    let reason = self.credentials.describe(address, &status);
-                    lookup.reason = Some(format!("{address}: {reason}"));
+                    lookup.reason = Some(self.credentials.describe_at(address, &status));
                 }
             }
         }
@@ -185,7 +185,10 @@ impl Discovery {
                 let lookup = self.look_up().await;
                 if lookup.reason.is_some() && lookup.reason != logged {
                     logged.clone_from(&lookup.reason);
-                    info!(reason = lookup.reason, "looking up the addresses of a missing shard");
+                    info!(
+                        last_error = lookup.reason,
+                        "missing shard not found, looking up its address again"
+                    );
                 }
                 report.send_replace(lookup.answered);
                 sleep(LOOKUP_EVERY).await;

@@ -12,6 +12,7 @@ use rpc::shard_entry::ShardEntry;
 use run::adjusted::{self, Changes};
 use settings::Resolved;
 use tokio::sync::{mpsc, watch};
+use tracing::info;
 
 use crate::adjust;
 use crate::clock::Clock;
@@ -233,7 +234,10 @@ pub struct Connected {
 
 impl Drop for Connected {
     fn drop(&mut self) {
-        self.hub.members().count_stream(self.role, self.index, self.incarnation, -1);
+        let &mut Self { role, index, incarnation, .. } = self;
+        if self.hub.members().count_stream(role, index, incarnation, -1) {
+            info!(role = role.name(), index, incarnation, "member disconnected");
+        }
     }
 }
 

@@ -131,13 +131,15 @@ impl Members {
         }
     }
 
-    /// Counts a stream that a member opened (1) or closed (-1).
-    pub fn count_stream(&mut self, role: MemberRole, index: u32, incarnation: u64, change: i32) {
+    /// Counts a stream that a member opened (1) or closed (-1). Returns whether the member has none left.
+    pub fn count_stream(&mut self, role: MemberRole, index: u32, incarnation: u64, change: i32) -> bool {
         if let Some(member) = self.by_index.get_mut(&(role, index))
             && member.incarnation == incarnation
         {
             member.streams = member.streams.saturating_add_signed(change);
+            return member.streams == 0;
         }
+        false
     }
 
     /// Number of new members since this start of the learner.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use proto::{PackedBatch, StoreSpec};
 use replay::ShardStatus;
-use rpc::shard::{Shard, ShardError};
+use rpc::shard::{ShardClient, ShardError};
 use rpc::shard_entry::ShardEntry;
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -17,14 +17,14 @@ use tracing::{info, warn};
 use crate::clock::Clock;
 use crate::control::Control;
 use crate::discovery::AddressWatcher;
-use crate::shard_directory::{Identity, ShardDirectory};
+use crate::shard_directory::{IdentifyOutcome, ShardDirectory};
 use crate::spread::{Masses, SamplePoint};
 
 /// The shards of a run.
 pub struct ShardPool {
     /// Rate control over the shards' counters.
     pub control: Control,
-    shards: Vec<Shard>,
+    shards: Vec<ShardClient>,
     directory: ShardDirectory,
     /// Publishes the directory to the members.
     published: watch::Sender<Vec<ShardEntry>>,
@@ -48,7 +48,7 @@ impl ShardPool {
     /// A pool of the shards in `directory`, of which the run does without `without`. Members receive the directory
     /// through `published`.
     pub fn new(
-        shards: Vec<Shard>,
+        shards: Vec<ShardClient>,
         directory: ShardDirectory,
         published: watch::Sender<Vec<ShardEntry>>,
         control: Control,
@@ -81,7 +81,7 @@ impl ShardPool {
         let returning: BTreeSet<usize> = absent.copied().filter(|shard| !without.contains(shard)).collect();
         for &shard in &returning {
             let ShardEntry { address, id, .. } = &self.directory.all()[shard];
-            info!(shard, id, %address, "shard rejoins the run as soon as it answers");
+            info!(shard, id, %address, "shard included again, waiting for its first answer");
         }
         self.without.clone_from(without);
         self.set_returning(returning)
@@ -89,7 +89,7 @@ impl ShardPool {
 
     fn set_returning(&mut self, returning: BTreeSet<usize>) -> Result<(), String> {
         let saved = self.directory.set_returning(returning);
-        saved.map_err(|error| format!("can't store which shards rejoin the run: {error:#}"))?;
+        saved.map_err(|error| format!("can't store which shards rejoin the run: {error:#}; free space in the run directory, then resume"))?;
         self.apply_absent();
         Ok(())
     }
@@ -235,10 +235,13 @@ impl ShardPool {
                 if last.is_none_or(|last| last.incarnation != status.incarnation) {
                     let (address, items) = (self.shards[shard].address(), status.first_table().items);
                     info!(shard, %address, id = status.id, incarnation = status.incarnation, items, "shard connected");
+                } else if !self.control.is_present(shard) {
+                    info!(shard, address = %self.shards[shard].address(), id = status.id, "shard reachable again");
                 }
+                let id = status.id.clone();
                 self.control.update_status(shard, status);
                 if self.directory.returning().contains(&shard) {
-                    info!(shard, "shard is part of the run again");
+                    info!(shard, id, "shard rejoined the run");
                     let others = self.directory.returning().iter().copied().filter(|&other| other != shard);
                     self.set_returning(others.collect())?;
                 }
@@ -246,8 +249,9 @@ impl ShardPool {
             }
             Err(ShardError::Unreachable(reason)) => {
                 if self.control.is_present(shard) {
-                    let address = self.shards[shard].address();
-                    warn!(shard, %address, reason, "shard unreachable; sampling from the other shards");
+                    let ShardEntry { address, id, .. } = &self.directory.all()[shard];
+                    let (reachable, shards) = (self.control.present().count() - 1, self.len());
+                    warn!(shard, id, %address, error = reason, reachable, shards, "shard unreachable");
                 }
                 self.control.mark_unreachable(shard);
                 self.directory.unreachable(shard);
@@ -261,28 +265,34 @@ impl ShardPool {
     fn check_identity(&mut self, shard: usize, status: &ShardStatus) -> Result<bool, String> {
         let address = self.shards[shard].address().clone();
         let identity = self.directory.identify(shard, &status.id, self.clock.now());
-        match identity.map_err(|error| format!("can't store the id of shard {}: {error:#}", status.id))? {
-            Identity::Expected => Ok(true),
-            Identity::FirstAnswer => {
+        match identity.map_err(|error| {
+            format!(
+                "can't store the id of shard {}: {error:#}; free space in the run directory, then resume",
+                status.id
+            )
+        })? {
+            IdentifyOutcome::Expected => Ok(true),
+            IdentifyOutcome::FirstAnswer => {
                 self.publish_directory();
                 Ok(true)
             }
-            Identity::New { replaces } => {
+            IdentifyOutcome::New { replaces } => {
                 if let Some(former) = replaces {
-                    warn!(shard, %address, id = status.id, former, "another shard takes the number of a lost one");
+                    warn!(shard, %address, id = status.id, replaced_id = former, "shard replaced by one with a new id");
                 }
                 self.publish_directory();
                 Ok(true)
             }
-            Identity::Foreign => {
-                warn!(shard, %address, id = status.id, "a shard that is not part of this run answers at this shard's address");
+            IdentifyOutcome::Foreign => {
+                let expected_id = &self.directory.all()[shard].id;
+                warn!(shard, %address, id = status.id, expected_id, "unknown shard at a known address, ignored");
                 self.shards[shard].move_to(self.directory.all()[shard].address.clone());
                 self.control.mark_unreachable(shard);
                 Ok(false)
             }
-            Identity::Swapped { other, tries } => {
+            IdentifyOutcome::Swapped { other, tries } => {
                 if tries <= self.len() {
-                    warn!(shard, other, %address, id = status.id, "two shards have swapped addresses");
+                    warn!(shard, other, %address, id = status.id, "shard addresses swapped, reconnecting both");
                 }
                 for number in [shard, other] {
                     self.shards[number].move_to(self.directory.all()[number].address.clone());
@@ -292,8 +302,8 @@ impl ShardPool {
                 self.publish_directory();
                 Ok(false)
             }
-            Identity::Duplicate => Err(format!(
-                "{address} leads to shard {}, as another address does: give each shard once",
+            IdentifyOutcome::Duplicate => Err(format!(
+                "{address} leads to shard {}, as another address does: remove the duplicate --shard",
                 status.id
             )),
         }
@@ -306,8 +316,8 @@ impl ShardPool {
 
 /// The shards that the run does not do without, with their numbers.
 fn active<'a>(
-    shards: &'a mut [Shard],
+    shards: &'a mut [ShardClient],
     without: &'a BTreeSet<usize>,
-) -> impl Iterator<Item = (usize, &'a mut Shard)> {
+) -> impl Iterator<Item = (usize, &'a mut ShardClient)> {
     shards.iter_mut().enumerate().filter(|(index, _)| !without.contains(index))
 }

@@ -115,7 +115,10 @@ pub enum RateError {
     #[error("samples_per_insert must be finite and above 0, got {0}; use none to run without a limit")]
     Ratio(f64),
     /// Both sides could block on each other.
-    #[error("slack must be at least {least} samples or both sides could block, got {slack}")]
+    #[error(
+        "internal error: slack must be at least {least} samples or both sides could block, got {slack}; raise batch_size or \
+         samples_per_insert"
+    )]
     Slack {
         slack: f64,
         /// The least that cannot stall.

@@ -124,7 +124,8 @@ impl Learner for LearnerService {
         }
         let changes = settings.into_iter().collect();
         let resolved = self.hub.adjust(&changes).map_err(|error| self.invalid(&error))?;
-        info!(?changes, "settings changed by an operator");
+        let changes: Vec<_> = changes.iter().map(|(key, text)| format!("{key}={text}")).collect();
+        info!(changes = changes.join(" "), "settings changed by an operator");
         let config = serde_json::to_string(&resolved).map_err(|error| Status::internal(error.to_string()))?;
         Ok(Response::new(v1::AdjustReply { config }))
     }

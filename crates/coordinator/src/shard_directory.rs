@@ -51,7 +51,7 @@ struct Saved {
 
 /// Which shard answered at the address of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Identity {
+pub enum IdentifyOutcome {
     Expected,
     /// The expected shard, for the first time since this start of the learner.
     FirstAnswer,
@@ -82,10 +82,12 @@ pub fn saved_ids(run: &Path) -> Result<Vec<String>> {
 fn load(run: &Path) -> Result<Saved> {
     match fs::read(run.join(FILE)) {
         Ok(text) => serde_json::from_slice(&text).with_context(|| {
-            format!("{FILE} is damaged: delete it if every shard is still at the address it had")
+            let path = run.join(FILE);
+            format!("{} is damaged: delete it if every shard is still at the address it had", path.display())
         }),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Saved::default()),
-        Err(error) => Err(error).with_context(|| format!("can't read {FILE}")),
+        Err(error) => Err(error)
+            .with_context(|| format!("can't read {}; check its permissions", run.join(FILE).display())),
     }
 }
 
@@ -169,11 +171,11 @@ impl ShardDirectory {
 
     /// Records which shard id answered at the address of shard `number`, and corrects the directory if it is another
     /// one. An error means that a new id could not be stored.
-    pub fn identify(&mut self, number: usize, id: &str, now: Instant) -> Result<Identity> {
+    pub fn identify(&mut self, number: usize, id: &str, now: Instant) -> Result<IdentifyOutcome> {
         if self.shards[number].id == id {
             self.searches[number] = None;
             let before = std::mem::replace(&mut self.confirmed[number], true);
-            return Ok(if before { Identity::Expected } else { Identity::FirstAnswer });
+            return Ok(if before { IdentifyOutcome::Expected } else { IdentifyOutcome::FirstAnswer });
         }
         if let Some(other) = self.shards.iter().position(|shard| shard.id == id) {
             let (before, since) = self.searches[number].unwrap_or((0, now));
@@ -181,20 +183,20 @@ impl ShardDirectory {
             self.searches[number] = Some((tries, since));
             // Each swap corrects one shard's address, unless the searched shard is at none of them.
             if tries > 2 * self.shards.len() && now - since >= SEARCH_MAX {
-                return Ok(Identity::Duplicate);
+                return Ok(IdentifyOutcome::Duplicate);
             }
             let address = self.shards[other].address.clone();
             self.shards[other].address = std::mem::replace(&mut self.shards[number].address, address);
-            return Ok(Identity::Swapped { other, tries });
+            return Ok(IdentifyOutcome::Swapped { other, tries });
         }
         if self.by_id {
             self.shards[number].address = unknown_address();
-            return Ok(Identity::Foreign);
+            return Ok(IdentifyOutcome::Foreign);
         }
         let former = std::mem::replace(&mut self.shards[number].id, id.to_owned());
         (self.searches[number], self.confirmed[number]) = (None, true);
         self.save()?;
-        Ok(Identity::New { replaces: Some(former).filter(|former| !former.is_empty()) })
+        Ok(IdentifyOutcome::New { replaces: Some(former).filter(|former| !former.is_empty()) })
     }
 }
 
@@ -214,9 +216,11 @@ mod tests {
             for number in 0..directory.all().len() {
                 let address = directory.all()[number].address.to_string();
                 all &= match directory.identify(number, servers[address.as_str()], now).unwrap() {
-                    Identity::Expected | Identity::FirstAnswer | Identity::New { .. } => true,
-                    Identity::Swapped { .. } | Identity::Foreign => false,
-                    Identity::Duplicate => return false,
+                    IdentifyOutcome::Expected
+                    | IdentifyOutcome::FirstAnswer
+                    | IdentifyOutcome::New { .. } => true,
+                    IdentifyOutcome::Swapped { .. } | IdentifyOutcome::Foreign => false,
+                    IdentifyOutcome::Duplicate => return false,
                 };
             }
             if all {
@@ -263,14 +267,17 @@ mod tests {
         let now = Instant::now();
         directory.identify(0, "x", now).unwrap();
         for tries in 1..100 {
-            assert_eq!(directory.identify(1, "x", now).unwrap(), Identity::Swapped { other: 0, tries });
+            assert_eq!(
+                directory.identify(1, "x", now).unwrap(),
+                IdentifyOutcome::Swapped { other: 0, tries }
+            );
         }
-        assert_eq!(directory.identify(1, "x", now + SEARCH_MAX).unwrap(), Identity::Duplicate);
+        assert_eq!(directory.identify(1, "x", now + SEARCH_MAX).unwrap(), IdentifyOutcome::Duplicate);
         // After a failed call the search starts over: a shard that moves is not a duplicate.
         directory.unreachable(1);
         assert_eq!(
             directory.identify(1, "x", now + SEARCH_MAX).unwrap(),
-            Identity::Swapped { other: 0, tries: 1 }
+            IdentifyOutcome::Swapped { other: 0, tries: 1 }
         );
         let mut directory = ShardDirectory::open(folder.path(), &fixed(2)).unwrap();
         assert!(!settle(&mut directory, &[("http://a:1", "x"), ("http://b:1", "x")].into()));
@@ -281,10 +288,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut directory = ShardDirectory::open(folder.path(), &fixed(1)).unwrap();
         let mut identify = |id: &str| directory.identify(0, id, Instant::now()).unwrap();
-        assert_eq!(identify("x"), Identity::New { replaces: None });
-        assert_eq!(identify("x"), Identity::Expected);
-        assert_eq!(identify("y"), Identity::New { replaces: Some("x".into()) });
-        assert_eq!(identify("x"), Identity::New { replaces: Some("y".into()) });
+        assert_eq!(identify("x"), IdentifyOutcome::New { replaces: None });
+        assert_eq!(identify("x"), IdentifyOutcome::Expected);
+        assert_eq!(identify("y"), IdentifyOutcome::New { replaces: Some("x".into()) });
+        assert_eq!(identify("x"), IdentifyOutcome::New { replaces: Some("y".into()) });
     }
 
     #[test]
@@ -294,7 +301,7 @@ mod tests {
         ShardDirectory::open(folder.path(), &fixed(1)).unwrap().identify(0, "x", now).unwrap();
         let mut again = ShardDirectory::open(folder.path(), &fixed(1)).unwrap();
         assert_eq!((again.all()[0].id.as_str(), again.confirmed()[0].id.as_str()), ("x", ""));
-        assert_eq!(again.identify(0, "x", now).unwrap(), Identity::FirstAnswer);
+        assert_eq!(again.identify(0, "x", now).unwrap(), IdentifyOutcome::FirstAnswer);
         assert_eq!(again.confirmed(), again.all());
         again.set_absent(&[0].into());
         assert!(again.confirmed()[0].absent);
@@ -311,11 +318,11 @@ mod tests {
             ShardDirectory::open(folder.path(), &Shards::ById { ids: ids.clone(), addresses }).unwrap();
         assert_eq!(saved_ids(folder.path()).unwrap(), ids, "numbers are bound before any shard has answered");
         let now = Instant::now();
-        assert_eq!(directory.identify(0, "x", now).unwrap(), Identity::FirstAnswer);
-        assert_eq!(directory.identify(1, "z", now).unwrap(), Identity::Foreign);
+        assert_eq!(directory.identify(0, "x", now).unwrap(), IdentifyOutcome::FirstAnswer);
+        assert_eq!(directory.identify(1, "z", now).unwrap(), IdentifyOutcome::Foreign);
         assert_eq!((directory.all()[1].id.as_str(), &directory.all()[1].address), ("y", &unknown_address()));
         directory.set_address(1, "http://c:1".parse().unwrap());
-        assert_eq!(directory.identify(1, "y", now).unwrap(), Identity::FirstAnswer);
+        assert_eq!(directory.identify(1, "y", now).unwrap(), IdentifyOutcome::FirstAnswer);
         assert_eq!(saved_ids(folder.path()).unwrap(), ids);
     }
 }

@@ -1,77 +1,77 @@
-//! The actors' page: the fleet as a whole. There may be hundreds, so no series is of one actor.
+//! The actors dashboard: all actors together. There may be hundreds, so no series shows a single actor.
 
-use crate::panel::{Dashboard, Panel, Row, Unit, percentile, rate};
+use crate::panel::{Dashboard, DashboardPanel, DashboardRow, Unit, percentile, rate};
 
-/// Updates by which the median actor's weights are behind the newest.
+/// Lag of the median actor's weights behind the newest, in updates.
 pub(crate) const MEDIAN_LAG: &str = "quantile(0.5, clamp_min(scalar(max(quiver_learner_weights_version)) - quiver_actor_weights_version{job=\"actor\"}, 0))";
 
 pub fn dashboard() -> Dashboard {
     Dashboard {
         name: "actors",
         title: "Quiver: actors",
-        about: "The fleet of actors: how fast it plays, with how old weights, how well, and who was lost",
-        rows: vec![glance(), playing(), games(), fleet()],
+        about: "Actors: speed, weights lag, scores, restarts",
+        rows: vec![glance(), playing(), games(), members()],
     }
 }
 
-fn glance() -> Row {
-    Row::new(
+fn glance() -> DashboardRow {
+    DashboardRow::new(
         "At a glance",
         [
-            Panel::stat(
+            DashboardPanel::stat(
                 "Actors",
                 Unit::Number,
-                "Actors that are connected to the learner.",
+                "Actors connected to the learner.",
                 "sum(quiver_learner_members{role=\"actor\"})",
             ),
-            Panel::stat(
-                "Fleet",
+            DashboardPanel::stat(
+                "Frames per second",
                 Unit::Of("frames/s"),
-                "Emulator frames that all actors play in a second.",
+                "Emulator frames per second, all actors together.",
                 "sum(rate(quiver_actor_frames_total{job=\"actor\"}[1m]))",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Environments",
                 Unit::Number,
-                "Lanes of all actors: environments stepped side by side.",
+                "Lanes of all actors; a lane is one environment of an actor.",
                 "sum(quiver_actor_lanes{job=\"actor\"})",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Training score",
                 Unit::Number,
-                "Mean score of the newest 20 training games.",
+                "Mean unclipped score of the newest 20 training episodes.",
                 "max(quiver_learner_training_score)",
             ),
-            Panel::stat(
-                "Games",
-                Unit::Of("games/min"),
-                "Training games that ended, per minute.",
+            DashboardPanel::stat(
+                "Episodes",
+                Unit::Of("episodes/min"),
+                "Completed training episodes per minute.",
                 "60 * sum(rate(quiver_actor_episodes_total{job=\"actor\"}[5m]))",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Joined in the last hour",
                 Unit::Number,
-                "Actors that joined as new ones: starts and restarts.",
+                "Actors that joined as new members: starts and restarts.",
                 "round(sum(increase(quiver_learner_joins_total{role=\"actor\"}[1h])))",
             ),
         ],
     )
 }
 
-fn playing() -> Row {
-    Row::new(
+fn playing() -> DashboardRow {
+    DashboardRow::new(
         "Playing",
         [
-            Panel::lines(
-                "Frames per second, fleet",
+            DashboardPanel::lines(
+                "Frames per second, all actors",
                 Unit::Of("frames/s"),
-                "Emulator frames that all actors play.",
-                &[("fleet", rate!("quiver_actor_frames_total" where "job=\"actor\""))],
+                "Emulator frames, all actors together.",
+                &[("all actors", rate!("quiver_actor_frames_total" where "job=\"actor\""))],
             ),
-            Panel::lines(
-                "Frames per second, one actor",
+            DashboardPanel::lines(
+                "Frames per second per actor",
                 Unit::Of("frames/s"),
-                "The fastest, the median and the slowest. One far below: a slow machine, or its shard holds it.",
+                "Fastest, median and slowest. One far below the others: a slow machine, or its shards block it.",
                 &[
                     ("fastest", "max(rate(quiver_actor_frames_total{job=\"actor\"}[$__rate_interval]))"),
                     (
@@ -81,19 +81,19 @@ fn playing() -> Row {
                     ("slowest", "min(rate(quiver_actor_frames_total{job=\"actor\"}[$__rate_interval]))"),
                 ],
             ),
-            Panel::lines(
-                "Time of one decision",
+            DashboardPanel::lines(
+                "Time of one agent step",
                 Unit::Seconds,
-                "In all lanes of an actor: inference, emulation, packing. It grows with too many processes for the cores.",
+                "In all lanes of an actor: inference, emulation, encoding. It grows when there are more processes than cores.",
                 &[
                     ("p50", percentile!(0.5, "quiver_actor_step_seconds" where "job=\"actor\"")),
                     ("p99", percentile!(0.99, "quiver_actor_step_seconds" where "job=\"actor\"")),
                 ],
             ),
-            Panel::lines(
-                "Share of time spent waiting for room",
+            DashboardPanel::lines(
+                "Share of time blocked on shards",
                 Unit::Share,
-                "Nothing is played because shards take nothing: the learner is the limit. Mean and worst actor.",
+                "Actors are blocked because shards accept no inserts: the learner is the bottleneck. Mean and worst actor.",
                 &[
                     (
                         "mean",
@@ -109,14 +109,14 @@ fn playing() -> Row {
     )
 }
 
-fn games() -> Row {
-    Row::new(
-        "Weights and games",
+fn games() -> DashboardRow {
+    DashboardRow::new(
+        "Weights and episodes",
         [
-            Panel::lines(
-                "Weights' lag",
+            DashboardPanel::lines(
+                "Weights lag",
                 Unit::Of("updates"),
-                "Updates by which actors are behind the newest weights: the median and the worst. About the publishing period is normal.",
+                "Updates between the newest weights and those of an actor: median and worst. Up to about the publishing period is normal.",
                 &[
                     ("median", MEDIAN_LAG),
                     (
@@ -125,19 +125,19 @@ fn games() -> Row {
                     ),
                 ],
             ),
-            Panel::lines(
-                "Weights taken over",
+            DashboardPanel::lines(
+                "Weights loaded",
                 Unit::Of("loads/s"),
-                "Per actor: the mean and the slowest. 0 while the learner publishes: they do not arrive.",
+                "Per actor: mean and slowest. 0 while the learner publishes: weights do not arrive.",
                 &[
                     ("mean", "avg(rate(quiver_actor_weights_loads_total{job=\"actor\"}[2m]))"),
                     ("slowest", "min(rate(quiver_actor_weights_loads_total{job=\"actor\"}[2m]))"),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Episode returns",
                 Unit::Number,
-                "Unclipped scores of the newest game of each actor: the best tenth, the median, the worst tenth.",
+                "Unclipped score of the newest episode of each actor: 90th percentile, median, 10th percentile.",
                 &[
                     (
                         "p90",
@@ -154,49 +154,46 @@ fn games() -> Row {
                     ("mean of the newest 20", "max(quiver_learner_training_score)"),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Chunks in flight",
                 Unit::Of("chunks"),
-                "Sent and not acknowledged yet, over all actors; the most of one actor.",
+                "Sent and not yet acknowledged: all actors together, and the largest value of one actor.",
                 &[
-                    ("fleet", "sum(quiver_actor_chunks_in_flight{job=\"actor\"})"),
-                    ("most of one", "max(quiver_actor_chunks_in_flight{job=\"actor\"})"),
+                    ("all actors", "sum(quiver_actor_chunks_in_flight{job=\"actor\"})"),
+                    ("largest of one actor", "max(quiver_actor_chunks_in_flight{job=\"actor\"})"),
                 ],
             ),
         ],
     )
 }
 
-fn fleet() -> Row {
-    Row::new(
-        "The fleet",
+fn members() -> DashboardRow {
+    DashboardRow::new(
+        "Members",
         [
-            Panel::lines(
-                "Members",
+            DashboardPanel::lines(
+                "Connected members",
                 Unit::Number,
-                "Connected to the learner, and scraped by Prometheus. They part when one side loses sight of some.",
+                "Connected to the learner, and scraped by Prometheus. The two differ while an actor is connected but not scraped, or the reverse.",
                 &[
                     ("{role}s connected", "sum by (role) (quiver_learner_members)"),
                     ("actors scraped", "sum(up{job=\"actor\"})"),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Starts and restarts",
                 Unit::Of("in the last hour"),
-                "Actors that joined as new ones, and processes that started again at the same address. If it grows although no actor is added, actors crash.",
+                "Actors that joined as new members, and processes restarted at the same address. If it grows although no actor is added, actors crash.",
                 &[
                     ("joined", "round(sum(increase(quiver_learner_joins_total{role=\"actor\"}[1h])))"),
                     ("restarted", "sum(changes(process_start_time_seconds{job=\"actor\"}[1h]))"),
-                    (
-                        "joined again",
-                        "round(sum(increase(quiver_actor_incarnations_total{job=\"actor\"}[1h])))",
-                    ),
+                    ("rejoined", "round(sum(increase(quiver_actor_incarnations_total{job=\"actor\"}[1h])))"),
                 ],
             ),
-            Panel::lines(
-                "Trouble on the way",
+            DashboardPanel::lines(
+                "Delivery errors",
                 Unit::Of("per minute"),
-                "Streams to shards opened again, chunks sent twice (and stored once), reports of games that were dropped.",
+                "Insert streams reopened, chunks sent twice (stored once), episode reports dropped.",
                 &[
                     ("reconnects", "60 * sum(rate(quiver_actor_shard_reconnects_total{job=\"actor\"}[2m]))"),
                     (
@@ -209,10 +206,10 @@ fn fleet() -> Row {
                     ),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Memory of one actor",
                 Unit::Bytes,
-                "Median and largest. It should be level.",
+                "Median and largest. It should stay constant.",
                 &[
                     ("median", "quantile(0.5, process_resident_memory_bytes{job=\"actor\"})"),
                     ("largest", "max(process_resident_memory_bytes{job=\"actor\"})"),

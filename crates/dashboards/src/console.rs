@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use crate::SCRAPE_SECONDS;
-use crate::panel::{Dashboard, Panel, Shape, Unit};
+use crate::panel::{Dashboard, DashboardPanel, Shape, Unit};
 
 /// The page of a dashboard, with links to the others.
 pub fn file(dashboard: &Dashboard, all: &[Dashboard]) -> String {
@@ -56,11 +56,11 @@ fn capital(name: &str) -> String {
 }
 
 fn rows(dashboard: &Dashboard) -> Value {
-    let row = |row: &crate::Row| json!({ "title": row.title, "panels": row.panels.iter().map(panel).collect::<Vec<_>>() });
+    let row = |row: &crate::DashboardRow| json!({ "title": row.title, "panels": row.panels.iter().map(panel).collect::<Vec<_>>() });
     dashboard.rows.iter().map(row).collect()
 }
 
-fn panel(panel: &Panel) -> Value {
+fn panel(panel: &DashboardPanel) -> Value {
     let shape = match panel.shape {
         Shape::Stat => "stat",
         Shape::Lines => "lines",

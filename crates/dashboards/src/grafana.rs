@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::panel::{COLUMNS, Dashboard, Panel, Query, Row, Shape, Unit};
+use crate::panel::{COLUMNS, Dashboard, DashboardPanel, DashboardRow, Query, Shape, Unit};
 
 /// Grafana's grid is this many columns wide.
 const GRID: u32 = 24;
@@ -46,7 +46,7 @@ fn json(dashboard: &Dashboard) -> Value {
     })
 }
 
-fn panels(rows: &[Row]) -> Vec<Value> {
+fn panels(rows: &[DashboardRow]) -> Vec<Value> {
     let mut panels = Vec::new();
     let mut y = 0;
     for row in rows {
@@ -76,7 +76,7 @@ fn panels(rows: &[Row]) -> Vec<Value> {
     panels
 }
 
-fn one(panel: &Panel, id: usize, place: &Value) -> Value {
+fn one(panel: &DashboardPanel, id: usize, place: &Value) -> Value {
     let (kind, options, custom) = look(panel);
     let mut defaults = json!({ "unit": unit(panel.unit), "custom": custom });
     if panel.unit == Unit::Share {
@@ -96,7 +96,7 @@ fn one(panel: &Panel, id: usize, place: &Value) -> Value {
 }
 
 /// The panel's kind, its options, and those of its fields.
-fn look(panel: &Panel) -> (&'static str, Value, Value) {
+fn look(panel: &DashboardPanel) -> (&'static str, Value, Value) {
     match panel.shape {
         Shape::Stat => (
             "stat",
@@ -147,7 +147,7 @@ fn series_options() -> Value {
     })
 }
 
-fn targets(panel: &Panel) -> Vec<Value> {
+fn targets(panel: &DashboardPanel) -> Vec<Value> {
     let target = |(letter, query): (char, &Query)| {
         json!({
             "refId": letter.to_string(),

@@ -1,52 +1,52 @@
-//! The learner's page: what it learns, where its time goes, where its batches come from.
+//! The learner dashboard: training statistics, use of time, batches, scores.
 
 use crate::overview::score;
-use crate::panel::{Dashboard, Panel, Row, Unit, percentile, rate};
+use crate::panel::{Dashboard, DashboardPanel, DashboardRow, Unit, percentile, rate};
 
 pub fn dashboard() -> Dashboard {
     Dashboard {
         name: "learner",
         title: "Quiver: learner",
-        about: "What the learner learns, where its time goes, and what it learns from",
+        about: "Training statistics, use of time, batches, scores",
         rows: vec![learning(), time(), batches(), output()],
     }
 }
 
-fn learning() -> Row {
-    Row::new(
+fn learning() -> DashboardRow {
+    DashboardRow::new(
         "Learning",
         [
-            Panel::lines(
+            DashboardPanel::lines(
                 "Loss",
                 Unit::Number,
-                "Weighted mean over the last 200 updates. Growing by orders of magnitude: divergence.",
+                "Weighted mean over the last 200 updates. If it grows by orders of magnitude, training diverges.",
                 &[("loss", "max(quiver_learner_loss)")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "TD error",
                 Unit::Number,
                 "Mean |TD| over the last 200 updates.",
                 &[("|TD|", "max(quiver_learner_td_error)")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Q-value",
                 Unit::Number,
-                "Mean over states and actions. Far above what rewards can add up to: divergence.",
+                "Mean over states and actions. If it is far above any possible return, training diverges.",
                 &[("Q", "max(quiver_learner_q)")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Entropy of the policy",
                 Unit::Of("nats"),
-                "In sampled states. 0 early on: no exploration; the logarithm of the number of actions for ever: nothing is learned.",
+                "In sampled states. 0 early in training: no exploration. The logarithm of the number of actions throughout: the agent learns nothing.",
                 &[("entropy", "max(quiver_learner_policy_entropy_nats)")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Gradient norm",
                 Unit::Number,
-                "Mean length before clamping, over the last 200 updates.",
+                "Mean L2 norm before clipping, over the last 200 updates.",
                 &[("gradient", "max(quiver_learner_gradient_norm)")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Importance weights",
                 Unit::Number,
                 "Mean over batches, each divided by its largest. Near 0: a few rare items dominate each batch.",
@@ -57,35 +57,35 @@ fn learning() -> Row {
     .wide(4)
 }
 
-fn time() -> Row {
-    Row::new(
-        "Where the time goes",
+fn time() -> DashboardRow {
+    DashboardRow::new(
+        "Use of time",
         [
-            Panel::stack(
+            DashboardPanel::stack(
                 "Training thread",
                 Unit::Share,
-                "Waiting for a batch, training in libtorch, publishing weights, writing checkpoints. What is missing to 100% is the record and the rest.",
+                "Blocked on a batch, gradient steps in libtorch, publishing weights, writing checkpoints. The remainder to 100% is bookkeeping.",
                 &[
                     ("training", rate!("quiver_learner_update_seconds_sum")),
                     ("publishing", rate!("quiver_learner_stage_seconds_total" where "stage=\"publish\"")),
                     ("checkpoints", rate!("quiver_learner_checkpoint_seconds_sum")),
-                    ("waiting", rate!("quiver_learner_batch_wait_seconds_total")),
+                    ("blocked on a batch", rate!("quiver_learner_batch_wait_seconds_total")),
                 ],
             ),
-            Panel::stack(
-                "Preparing batches, beside it",
+            DashboardPanel::stack(
+                "Batch preparation (parallel to training)",
                 Unit::Share,
-                "Waiting for shards to draw, unpacking frames, copying to tensors on the device. Near 100% together: sampling is the limit.",
+                "Sampling from shards, decoding frames, copying to tensors on the device. Near 100% together: sampling is the bottleneck.",
                 &[
-                    ("drawing", rate!("quiver_learner_stage_seconds_total" where "stage=\"draw\"")),
-                    ("unpacking", rate!("quiver_learner_stage_seconds_total" where "stage=\"unpack\"")),
+                    ("sampling", rate!("quiver_learner_stage_seconds_total" where "stage=\"draw\"")),
+                    ("decoding", rate!("quiver_learner_stage_seconds_total" where "stage=\"unpack\"")),
                     ("copying", rate!("quiver_learner_stage_seconds_total" where "stage=\"copy\"")),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Time of an update and of a batch",
                 Unit::Seconds,
-                "One gradient step in libtorch, and sampling and unpacking one batch. The second above the first: sampling is the limit.",
+                "One gradient step in libtorch, and sampling and decoding one batch. If batches take longer than updates, sampling is the bottleneck.",
                 &[
                     ("update p50", percentile!(0.5, "quiver_learner_update_seconds")),
                     ("update p99", percentile!(0.99, "quiver_learner_update_seconds")),
@@ -98,56 +98,56 @@ fn time() -> Row {
     .wide(4)
 }
 
-fn batches() -> Row {
-    Row::new(
-        "What it learns from",
+fn batches() -> DashboardRow {
+    DashboardRow::new(
+        "Batches",
         [
-            Panel::lines(
-                "Batches ahead",
+            DashboardPanel::lines(
+                "Prefetched batches",
                 Unit::Of("batches"),
-                "Batches that wait for the training thread, and batches drawn after the one being learned from. Always 0: sampling is the limit.",
+                "Batches ready for the training thread, and batches sampled after the one in training. Always 0: sampling is the bottleneck.",
                 &[
-                    ("waiting", "max(quiver_learner_prefetched_batches)"),
+                    ("ready", "max(quiver_learner_prefetched_batches)"),
                     ("lag", "max(quiver_learner_prefetch_lag_updates)"),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Age of sampled transitions",
                 Unit::Of("inserts"),
-                "Mean number of inserts into its shard after a sampled transition.",
+                "Mean number of inserts into the shard since the sampled transition's own insert.",
                 &[("age", "max(quiver_learner_sample_age_inserts)")],
             ),
-            Panel::stack(
-                "Priorities sent back",
+            DashboardPanel::stack(
+                "Priority updates",
                 Unit::Of("priorities/s"),
-                "By what became of them. Dropped: shards are slower than training; lost: a shard was away.",
+                "By result. Dropped: shards are slower than training; lost: a shard was unreachable.",
                 &[("{result}", "sum by (result) (rate(quiver_learner_priorities_total[$__rate_interval]))")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Largest priority",
                 Unit::Number,
-                "The largest seen in any shard. It never falls; growing without end is divergence.",
+                "Largest priority seen in any shard. It never falls; if it keeps growing, training diverges.",
                 &[("largest", "max(quiver_learner_largest_priority)")],
             ),
         ],
     )
 }
 
-fn output() -> Row {
-    Row::new(
-        "What comes of it",
+fn output() -> DashboardRow {
+    DashboardRow::new(
+        "Output",
         [
             score().wide(6),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Published weights",
                 Unit::Of("updates"),
-                "Updates behind the newest published weights. It falls when a learner resumes from a checkpoint.",
+                "Version of the newest published weights, counted in updates. It falls when a learner resumes from a checkpoint.",
                 &[("version", "max(quiver_learner_weights_version)")],
             ),
-            Panel::lines(
-                "Trouble",
+            DashboardPanel::lines(
+                "Errors since start",
                 Unit::Number,
-                "Since this learner started: transitions that could not be unpacked (the log names the actor), calls refused, priorities lost or dropped.",
+                "Transitions that could not be decoded (the log names the actor), calls refused, priorities lost or dropped.",
                 &[
                     ("undecodable", "sum(quiver_learner_undecodable_items_total)"),
                     ("refused", "sum(quiver_learner_requests_refused_total)"),

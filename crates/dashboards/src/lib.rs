@@ -19,7 +19,7 @@ pub mod probe;
 pub mod promql;
 pub mod replay;
 
-pub use panel::{Dashboard, Panel, Row, Shape, Unit};
+pub use panel::{Dashboard, DashboardPanel, DashboardRow, Shape, Unit};
 
 /// All of them, in the order of their menu.
 pub fn all() -> Vec<Dashboard> {

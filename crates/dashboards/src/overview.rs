@@ -1,109 +1,109 @@
-//! The overview: how far, how fast, how well, and who holds it up.
+//! The overview: progress, speed, scores, backpressure, and the cost of each stage.
 
 use crate::actors::MEDIAN_LAG;
-use crate::panel::{Dashboard, Panel, Row, Unit, mean, rate};
+use crate::panel::{Dashboard, DashboardPanel, DashboardRow, Unit, mean, rate};
 
-/// Seconds until the frame budget, at the speed of the last ten minutes; nothing while the run stands still.
+/// Seconds until the frame budget, at the speed of the last ten minutes; no value while no frames are stored.
 const TIME_LEFT: &str = "clamp_min(max(quiver_learner_frames_budget) - max(quiver_learner_frames), 0) / (max(deriv(quiver_learner_frames[10m])) > 0)";
-/// Frames stored per second. The count falls when a learner resumes from a checkpoint: a rate would take that for a new
-/// counter and show a peak.
+/// Frames stored per second. The count falls when a learner resumes from a checkpoint: `rate` would take that for a
+/// counter reset and show a peak.
 const STORED: &str = "clamp_min(max(deriv(quiver_learner_frames[1m])), 0)";
 
 pub fn dashboard() -> Dashboard {
     Dashboard {
         name: "overview",
         title: "Quiver: overview",
-        about: "How far the run is, how fast, how well it plays, who waits for whom, and what each stage costs",
-        rows: vec![glance(), progress(), pace(), waiting(), cost()],
+        about: "Progress, speed, scores, backpressure, and the cost of each stage",
+        rows: vec![glance(), progress(), speed(), backpressure(), cost()],
     }
 }
 
-fn glance() -> Row {
-    Row::new(
+fn glance() -> DashboardRow {
+    DashboardRow::new(
         "At a glance",
         [
-            Panel::stat(
+            DashboardPanel::stat(
                 "Frames",
                 Unit::Number,
                 "Emulator frames of the whole run.",
                 "max(quiver_learner_frames)",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Done",
                 Unit::Share,
                 "Frames against the budget at which training ends.",
                 "max(quiver_learner_frames) / max(quiver_learner_frames_budget)",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Time left",
                 Unit::Seconds,
                 "Until the frame budget, at the speed of the last ten minutes.",
                 TIME_LEFT,
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Frames per second",
                 Unit::Of("frames/s"),
                 "Frames stored in the last minute.",
                 STORED,
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Updates per second",
                 Unit::Of("updates/s"),
                 "Gradient steps in the last minute.",
                 "sum(rate(quiver_learner_updates_total[1m]))",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Evaluation score",
                 Unit::Number,
                 "Mean score of the newest evaluation, unclipped.",
                 "max(quiver_learner_evaluation_score)",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Samples per insert",
                 Unit::Number,
-                "How often each transition is learned from; the target is beside it in the curve below.",
+                "Mean number of times that each transition is used; the curve below also shows the target.",
                 "max(quiver_learner_samples_per_insert)",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Buffer fill",
                 Unit::Share,
                 "Transitions in all shards against their capacity.",
                 "sum(quiver_replay_items) / sum(quiver_replay_capacity)",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Actors",
                 Unit::Number,
-                "Actors that are connected to the learner.",
+                "Actors connected to the learner.",
                 "sum(quiver_learner_members{role=\"actor\"})",
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Shards",
                 Unit::Number,
-                "Shards that answer the learner.",
+                "Shards that the learner can reach.",
                 "max(quiver_learner_shards_reachable)",
             ),
-            Panel::stat(
-                "Weights' lag",
+            DashboardPanel::stat(
+                "Weights lag",
                 Unit::Of("updates"),
-                "How far the median actor's weights are behind the newest.",
+                "Updates between the newest weights and those of the median actor.",
                 MEDIAN_LAG,
             ),
-            Panel::stat(
+            DashboardPanel::stat(
                 "Alerts",
                 Unit::Number,
-                "Alerts that fire now; docs/alerts.md says what to do.",
+                "Firing alerts; docs/alerts.md explains how to react.",
                 "count(ALERTS{alertstate=\"firing\"}) or vector(0)",
             ),
         ],
     )
 }
 
-/// The score curve, which the learner's page has, too.
-pub(crate) fn score() -> Panel {
-    Panel::lines(
+/// The score curve, which the learner dashboard also shows.
+pub(crate) fn score() -> DashboardPanel {
+    DashboardPanel::lines(
         "Score",
         Unit::Number,
-        "Mean unclipped scores: of evaluations, of the newest 20 training games, and of the untrained network.",
+        "Mean unclipped scores: evaluations, the newest 20 training episodes, and the untrained network.",
         &[
             ("evaluation", "max(quiver_learner_evaluation_score)"),
             ("best", "max(quiver_learner_evaluation_best_score)"),
@@ -113,15 +113,15 @@ pub(crate) fn score() -> Panel {
     )
 }
 
-fn progress() -> Row {
-    Row::new(
+fn progress() -> DashboardRow {
+    DashboardRow::new(
         "Progress",
         [
             score().wide(8),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Estimated time to the budget",
                 Unit::Seconds,
-                "At the speed of the ten minutes before. It falls by one second a second when the speed is steady.",
+                "At the speed of the last ten minutes. At a constant speed it falls by one second per second.",
                 &[("time left", TIME_LEFT)],
             )
             .wide(4),
@@ -129,35 +129,35 @@ fn progress() -> Row {
     )
 }
 
-fn pace() -> Row {
-    Row::new(
-        "Pace",
+fn speed() -> DashboardRow {
+    DashboardRow::new(
+        "Speed",
         [
-            Panel::lines(
+            DashboardPanel::lines(
                 "Frames per second",
                 Unit::Of("frames/s"),
-                "Played by actors and stored in shards. They part when chunks wait or are lost.",
+                "Played by actors and stored in shards. The two differ while chunks are blocked or when they are lost.",
                 &[("stored", STORED), ("played", rate!("quiver_actor_frames_total" where "job=\"actor\""))],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Updates per second",
                 Unit::Of("updates/s"),
-                "Gradient steps. It stands still while the buffer fills to its least size.",
+                "Gradient steps. 0 while the replay fills up to min_size.",
                 &[("updates", rate!("quiver_learner_updates_total"))],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Samples per insert",
                 Unit::Number,
-                "Since the ratio last began, against its target; after thousands of updates within 2% of it.",
+                "Since the ratio last restarted, and its target; within 2% of it after thousands of updates.",
                 &[
                     ("samples per insert", "max(quiver_learner_samples_per_insert)"),
                     ("target", "max(quiver_learner_samples_per_insert_target)"),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Buffer fill",
                 Unit::Share,
-                "Transitions against capacity, and bytes of the rings against their size.",
+                "Transitions relative to capacity, and used bytes relative to the size of the rings.",
                 &[
                     ("transitions", "sum(quiver_replay_items) / sum(quiver_replay_capacity)"),
                     ("bytes", "sum(quiver_replay_bytes_used) / sum(quiver_replay_bytes_max)"),
@@ -167,88 +167,88 @@ fn pace() -> Row {
     )
 }
 
-fn waiting() -> Row {
-    Row::new(
-        "Who waits for whom",
+fn backpressure() -> DashboardRow {
+    DashboardRow::new(
+        "Backpressure",
         [
-            Panel::lines(
-                "Share of time spent waiting",
+            DashboardPanel::lines(
+                "Share of time blocked",
                 Unit::Share,
-                "One side always waits a little: the learner if actors are the limit (add some), actors if the learner is.",
+                "One side is always blocked for some time: the learner if actors are the bottleneck (add some), actors if the learner is.",
                 &[
-                    ("learner, for a batch", rate!("quiver_learner_batch_wait_seconds_total")),
+                    ("learner, on a batch", rate!("quiver_learner_batch_wait_seconds_total")),
                     (
-                        "actors, for room",
+                        "actors, on shards",
                         "avg(clamp_max(rate(quiver_actor_wait_seconds_total{job=\"actor\"}[$__rate_interval]), 1))",
                     ),
                 ],
             ),
-            Panel::stack(
-                "The learner waits for",
+            DashboardPanel::stack(
+                "The learner is blocked on",
                 Unit::Share,
-                "Share of the last minute's scrapes that found it waiting for this.",
-                &[("{for}", "max by (for) (avg_over_time(quiver_learner_waiting[1m]))")],
+                "Share of the last minute's scrapes at which the learner was blocked on this.",
+                &[("{on}", "max by (on) (avg_over_time(quiver_learner_blocked[1m]))")],
             ),
-            Panel::stack(
-                "Actors wait for",
+            DashboardPanel::stack(
+                "Actors are blocked on",
                 Unit::Of("actors"),
-                "Actors that wait for this, over the last minute. Waiting for a shard means that the learner is the limit.",
-                &[("{for}", "sum by (for) (avg_over_time(quiver_actor_waiting{job=\"actor\"}[1m]))")],
+                "Number of actors blocked on this, over the last minute. If it is a shard, the learner is the bottleneck.",
+                &[("{on}", "sum by (on) (avg_over_time(quiver_actor_blocked{job=\"actor\"}[1m]))")],
             ),
-            Panel::lines(
-                "Waiting at the shards",
+            DashboardPanel::lines(
+                "Blocked at the shards",
                 Unit::Number,
-                "Insert streams that wait for the learner, and learners that wait for inserts, over the last minute.",
+                "Insert streams blocked on the learner, and learner calls blocked on inserts, over the last minute.",
                 &[
-                    ("insert streams", "sum(avg_over_time(quiver_replay_writers_waiting[1m]))"),
-                    ("learners", "sum(avg_over_time(quiver_replay_grants_waiting[1m]))"),
+                    ("insert streams", "sum(avg_over_time(quiver_replay_writers_blocked[1m]))"),
+                    ("learner calls", "sum(avg_over_time(quiver_replay_grants_blocked[1m]))"),
                 ],
             ),
         ],
     )
 }
 
-fn cost() -> Row {
-    Row::new(
-        "What each stage costs",
+fn cost() -> DashboardRow {
+    DashboardRow::new(
+        "Cost of each stage",
         [
-            Panel::stack(
+            DashboardPanel::stack(
                 "Busy time",
                 Unit::Of("s/s"),
-                "Seconds of work per second, over all processes: 1 is one core's worth.",
+                "Seconds of work per second, over all processes: 1 is one fully used core.",
                 &[
                     ("play", rate!("quiver_actor_step_seconds_sum" where "job=\"actor\"")),
                     ("store", rate!("quiver_replay_insert_seconds_sum")),
-                    ("draw", rate!("quiver_replay_sample_seconds_sum")),
+                    ("sample", rate!("quiver_replay_sample_seconds_sum")),
                     (
-                        "unpack and copy",
+                        "decode and copy",
                         rate!("quiver_learner_stage_seconds_total" where "stage=~\"unpack|copy\""),
                     ),
                     ("train", rate!("quiver_learner_update_seconds_sum")),
                 ],
             ),
-            Panel::lines(
-                "Time of one piece of work",
+            DashboardPanel::lines(
+                "Time per operation",
                 Unit::Seconds,
-                "Mean time of a decision in all lanes of an actor, of storing a chunk, drawing for a request, preparing a batch, and an update.",
+                "Mean time of one agent step in all lanes of an actor, storing a chunk, sampling for a request, preparing a batch, and an update.",
                 &[
-                    ("decision", mean!("quiver_actor_step_seconds" where "job=\"actor\"")),
+                    ("agent step", mean!("quiver_actor_step_seconds" where "job=\"actor\"")),
                     ("store a chunk", mean!("quiver_replay_insert_seconds")),
-                    ("draw", mean!("quiver_replay_sample_seconds")),
+                    ("sample", mean!("quiver_replay_sample_seconds")),
                     ("prepare a batch", mean!("quiver_learner_prepare_seconds")),
                     ("update", mean!("quiver_learner_update_seconds")),
                 ],
             ),
-            Panel::stack(
+            DashboardPanel::stack(
                 "CPU",
                 Unit::Of("cores"),
-                "Cores taken by each kind of process.",
+                "Cores used by each kind of process.",
                 &[(
                     "{job}",
                     "sum by (job) (rate(process_cpu_seconds_total{job!=\"prometheus\"}[$__rate_interval]))",
                 )],
             ),
-            Panel::stack(
+            DashboardPanel::stack(
                 "Memory",
                 Unit::Bytes,
                 "Resident memory of each kind of process.",

@@ -13,26 +13,26 @@ pub struct Dashboard {
     /// What it is for, in a sentence.
     pub about: &'static str,
     /// From top to bottom.
-    pub rows: Vec<Row>,
+    pub rows: Vec<DashboardRow>,
 }
 
 impl Dashboard {
     /// Every panel, from top to bottom.
-    pub fn panels(&self) -> impl Iterator<Item = &Panel> {
+    pub fn panels(&self) -> impl Iterator<Item = &DashboardPanel> {
         self.rows.iter().flat_map(|row| &row.panels)
     }
 }
 
 /// Panels under one heading; as many beside each other as fit.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct DashboardRow {
     pub title: &'static str,
     /// From left to right.
-    pub panels: Vec<Panel>,
+    pub panels: Vec<DashboardPanel>,
 }
 
-impl Row {
-    pub fn new(title: &'static str, panels: impl IntoIterator<Item = Panel>) -> Self {
+impl DashboardRow {
+    pub fn new(title: &'static str, panels: impl IntoIterator<Item = DashboardPanel>) -> Self {
         Self { title, panels: panels.into_iter().collect() }
     }
 
@@ -79,7 +79,7 @@ pub struct Query {
 }
 
 #[derive(Clone, Debug)]
-pub struct Panel {
+pub struct DashboardPanel {
     pub title: &'static str,
     /// How to read it, in a sentence or two.
     pub about: &'static str,
@@ -91,7 +91,7 @@ pub struct Panel {
     pub queries: Vec<Query>,
 }
 
-impl Panel {
+impl DashboardPanel {
     fn new(
         shape: Shape,
         width: u32,

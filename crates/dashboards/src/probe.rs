@@ -105,7 +105,7 @@ fn encoded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::panel::{Panel, Row, Unit};
+    use crate::panel::{DashboardPanel, DashboardRow, Unit};
     use std::io::{BufRead, BufReader};
     use std::net::TcpListener;
 
@@ -133,8 +133,9 @@ mod tests {
         let wrong = r#"{"status":"error","error":"parse error"}"#;
         let (prometheus, answers) = prometheus(vec![some, nan, none, wrong]);
         let queries = [("", "rate(a[$__rate_interval])"), ("", "b"), ("", "c"), ("", "d")];
-        let panel = Panel::lines("panel", Unit::Number, "", &queries);
-        let page = Dashboard { name: "page", title: "", about: "", rows: vec![Row::new("", [panel])] };
+        let panel = DashboardPanel::lines("panel", Unit::Number, "", &queries);
+        let page =
+            Dashboard { name: "page", title: "", about: "", rows: vec![DashboardRow::new("", [panel])] };
         let silent = prometheus.silent(&[page], "1m").unwrap();
         let found: Vec<_> = silent.iter().map(|of| (of.expression.as_str(), of.reason.as_str())).collect();
         assert_eq!(found, [("b", "only NaN"), ("c", "no series"), ("d", "parse error")]);

@@ -1,100 +1,100 @@
-//! The replay page: each shard by its address.
+//! The replay dashboard: one series per shard, named by its address.
 
-use crate::panel::{Dashboard, Panel, Row, Unit, percentile};
+use crate::panel::{Dashboard, DashboardPanel, DashboardRow, Unit, percentile};
 
 pub fn dashboard() -> Dashboard {
     Dashboard {
         name: "replay",
         title: "Quiver: replay",
-        about: "Each shard: how full, how fast, how quick to answer, what is drawn from it",
-        rows: vec![held(), rates(), latency(), drawn(), trouble()],
+        about: "Shards: contents, rates, latency, sampled transitions, errors",
+        rows: vec![held(), rates(), latency(), drawn(), errors()],
     }
 }
 
-fn held() -> Row {
-    Row::new(
-        "What the shards hold",
+fn held() -> DashboardRow {
+    DashboardRow::new(
+        "Contents",
         [
-            Panel::lines(
+            DashboardPanel::lines(
                 "Transitions",
                 Unit::Number,
-                "Transitions that can be drawn, by shard; one that falls to 0 came back empty.",
+                "Transitions that can be sampled, by shard. If a shard falls to 0, it restarted empty.",
                 &[("{instance}", "quiver_replay_items"), ("capacity of one", "max(quiver_replay_capacity)")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Bytes",
                 Unit::Bytes,
-                "Bytes of the ring that hold chunks. At its size while transitions are below capacity: raise replay_bytes.",
+                "Bytes of the ring that hold chunks. If the ring is full while transitions are below capacity, raise replay_bytes.",
                 &[
                     ("{instance}", "quiver_replay_bytes_used"),
                     ("size of one", "max(quiver_replay_bytes_max)"),
                 ],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Bytes per transition",
                 Unit::Bytes,
-                "Packed frames and records. It depends on the game and changes as play gets better.",
+                "Encoded frames and records. It depends on the game, and changes as the agent improves.",
                 &[("{instance}", "quiver_replay_bytes_used / (quiver_replay_items > 0)")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Priority mass",
                 Unit::Number,
-                "Weight of each shard: it is drawn from in proportion to its share of the sum.",
+                "Sum of the sampling weights of each shard. Shards are sampled in proportion to it.",
                 &[("{instance}", "quiver_replay_mass")],
             ),
         ],
     )
 }
 
-fn rates() -> Row {
-    Row::new(
+fn rates() -> DashboardRow {
+    DashboardRow::new(
         "Rates",
         [
-            Panel::lines(
+            DashboardPanel::lines(
                 "Inserts",
                 Unit::Of("transitions/s"),
-                "Transitions stored, by shard; all should be about the same.",
+                "Transitions stored, by shard; all shards should be about equal.",
                 &[("{instance}", "rate(quiver_replay_inserts_total[$__rate_interval])")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Samples",
                 Unit::Of("transitions/s"),
-                "Transitions drawn, by shard, in proportion to its mass.",
+                "Transitions sampled, by shard, in proportion to the priority mass.",
                 &[("{instance}", "rate(quiver_replay_samples_total[$__rate_interval])")],
             ),
-            Panel::stack(
+            DashboardPanel::stack(
                 "Priority updates",
                 Unit::Of("updates/s"),
-                "By what became of them. Stale near applied: items are evicted before they are learned from.",
+                "By result. Stale near applied: items are evicted before the learner uses them.",
                 &[("{result}", "sum by (result) (rate(quiver_replay_priority_updates_total[$__rate_interval]))")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Stale updates",
                 Unit::Share,
-                "Share of the priority updates whose transition was gone, by shard.",
+                "Share of the priority updates whose transition was already evicted, by shard.",
                 &[(
                     "{instance}",
                     "sum by (instance) (rate(quiver_replay_priority_updates_total{result=\"stale\"}[2m])) / (sum by (instance) (rate(quiver_replay_priority_updates_total[2m])) > 0)",
                 )],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Chunks",
                 Unit::Of("chunks/s"),
-                "Chunks by what became of them; lost and refused should stay at 0.",
+                "By result. Lost and refused should stay at 0.",
                 &[("{result}", "sum by (result) (rate(quiver_replay_chunks_total[$__rate_interval]))")],
             )
             .wide(4),
-            Panel::stack(
+            DashboardPanel::stack(
                 "Evictions",
                 Unit::Of("transitions/s"),
-                "Transitions that made room, by what for. Bytes: frames fill a shard before transitions do.",
+                "Transitions evicted, by cause. Bytes: the ring is full before the capacity is reached.",
                 &[("{cause}", "sum by (cause) (rate(quiver_replay_evictions_total[$__rate_interval]))")],
             )
             .wide(4),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Allowance left",
                 Unit::Of("inserts"),
-                "Inserts that the learner has granted and that did not come yet. 0: the shard holds its writers.",
+                "Inserts that the learner has granted and that are not used yet. At 0 the shard blocks its writers.",
                 &[("{instance}", "clamp_min(quiver_replay_inserts_allowed - quiver_replay_inserts_total, 0)")],
             )
             .wide(4),
@@ -102,96 +102,96 @@ fn rates() -> Row {
     )
 }
 
-fn latency() -> Row {
-    Row::new(
+fn latency() -> DashboardRow {
+    DashboardRow::new(
         "Latency",
         [
-            Panel::lines(
+            DashboardPanel::lines(
                 "Storing a chunk",
                 Unit::Seconds,
-                "Half of all chunks are stored within the first, 99 of 100 within the second. Milliseconds: out of memory or CPU.",
+                "Median and 99th percentile. Milliseconds: the machine is out of memory or CPU.",
                 &[
                     ("p50 {instance}", percentile!(0.5, "quiver_replay_insert_seconds" by "instance")),
                     ("p99 {instance}", percentile!(0.99, "quiver_replay_insert_seconds" by "instance")),
                 ],
             ),
-            Panel::lines(
-                "Drawing for a request",
+            DashboardPanel::lines(
+                "Sampling for a request",
                 Unit::Seconds,
-                "The same of drawing what one request asks for.",
+                "Median and 99th percentile of the time to sample the items of one request.",
                 &[
                     ("p50 {instance}", percentile!(0.5, "quiver_replay_sample_seconds" by "instance")),
                     ("p99 {instance}", percentile!(0.99, "quiver_replay_sample_seconds" by "instance")),
                 ],
             ),
-            Panel::lines(
-                "Waiting for the shard",
+            DashboardPanel::lines(
+                "Blocked calls and writers",
                 Unit::Number,
-                "Calls that wait while another uses the store (never 0: add shards), and insert streams that wait for the learner.",
+                "Calls waiting for the store (never 0: add shards), and insert streams blocked on the learner.",
                 &[
                     ("calls {instance}", "avg_over_time(quiver_replay_calls_waiting[1m])"),
-                    ("writers {instance}", "avg_over_time(quiver_replay_writers_waiting[1m])"),
+                    ("writers {instance}", "avg_over_time(quiver_replay_writers_blocked[1m])"),
                 ],
             ),
-            Panel::lines(
-                "Writing to the disk",
+            DashboardPanel::lines(
+                "Flushing to disk",
                 Unit::Share,
-                "Share of the time spent on bringing changes to the disk (--fsync). Near 100%: the disk is too slow.",
+                "Share of time spent on flushing changes to disk (--fsync). Near 100%: the disk is too slow.",
                 &[("{instance}", "rate(quiver_replay_sync_seconds_sum[$__rate_interval])")],
             ),
         ],
     )
 }
 
-fn drawn() -> Row {
-    Row::new(
-        "What is drawn",
+fn drawn() -> DashboardRow {
+    DashboardRow::new(
+        "Sampled transitions",
         [
-            Panel::heatmap(
-                "Priorities of drawn transitions",
+            DashboardPanel::heatmap(
+                "Priorities of sampled transitions",
                 Unit::Number,
-                "All shards. It moves down as errors shrink; quiver inspect shows all that are stored.",
+                "All shards. It moves down as TD errors shrink. For the priorities of all stored items, use quiver inspect.",
                 "sum by (le) (increase(quiver_replay_drawn_priority_bucket[$__rate_interval]))",
             ),
-            Panel::heatmap(
-                "Ages of drawn transitions",
+            DashboardPanel::heatmap(
+                "Ages of sampled transitions",
                 Unit::Of("inserts"),
-                "Inserts into its shard since a drawn transition came. All near the capacity: new ones are not drawn.",
+                "Inserts into the shard since the transition's own insert. All near the capacity: new transitions are not sampled.",
                 "sum by (le) (increase(quiver_replay_drawn_age_inserts_bucket[$__rate_interval]))",
             ),
         ],
     )
 }
 
-fn trouble() -> Row {
-    Row::new(
-        "Trouble",
+fn errors() -> DashboardRow {
+    DashboardRow::new(
+        "Writers and errors",
         [
-            Panel::lines(
+            DashboardPanel::lines(
                 "Writers connected",
                 Unit::Of("streams"),
-                "Insert streams that are open, by shard.",
+                "Open insert streams, by shard.",
                 &[("{instance}", "quiver_replay_writers_connected")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Refused calls",
                 Unit::Of("calls/s"),
-                "Calls and streams refused, by reason; a little fenced after restarts is normal.",
+                "Calls and streams refused, by reason. A few with reason fenced after restarts are normal.",
                 &[(
                     "{reason}",
                     "sum by (reason) (rate(quiver_replay_requests_refused_total[$__rate_interval]))",
                 )],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Damaged records",
                 Unit::Of("records"),
-                "Found damaged or missing when a shard started, by kind: loss of power, or a failing disk.",
+                "Records found damaged or missing when a shard started, by kind: the machine lost power, or the disk is failing.",
                 &[("{kind}", "sum by (kind) (quiver_replay_damaged_total)")],
             ),
-            Panel::lines(
+            DashboardPanel::lines(
                 "Transitions without frames",
                 Unit::Of("transitions/s"),
-                "Dropped because frames that they need were gone: replay_bytes is too small for the number of lanes.",
+                "Dropped because their frames were already evicted: replay_bytes is too small for the number of lanes.",
                 &[("{instance}", "rate(quiver_replay_items_without_frames_total[$__rate_interval])")],
             ),
         ],

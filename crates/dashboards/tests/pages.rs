@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use dashboards::catalogue::Catalogue;
-use dashboards::panel::{COLUMNS, Panel};
+use dashboards::panel::{COLUMNS, DashboardPanel};
 use dashboards::{SCRAPE_SECONDS, Shape, all, files};
 
 fn root() -> PathBuf {
@@ -51,7 +51,7 @@ fn every_panel_can_be_read_and_fits() {
     for dashboard in all() {
         let mut titles = BTreeSet::new();
         for panel in dashboard.panels() {
-            let Panel { title, about, width, queries, .. } = panel;
+            let DashboardPanel { title, about, width, queries, .. } = panel;
             assert!(about.ends_with('.') && about.len() > 10, "{title:?} says how to read it: {about:?}");
             assert!((1..=COLUMNS).contains(width), "{title:?} is {width} wide");
             assert!(!queries.is_empty(), "{title:?} asks for something");

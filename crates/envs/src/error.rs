@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum EnvError {
     /// No game has this name.
-    #[error("unknown game '{name}': did you mean {}? (`quiver games` lists all)", either(nearest))]
+    #[error("unknown game '{name}': did you mean {}? ('quiver games' lists all)", either(nearest))]
     UnknownGame {
         /// The name as it was given.
         name: String,
@@ -15,11 +15,16 @@ pub enum EnvError {
     },
     /// The package has the ROM, but the emulator offers one player's controls and this game needs two.
     #[error(
-        "'{0}' is a game for two players, which ALE does not play alone: choose another (`quiver games` lists all)"
+        "'{0}' is a game for two players, which ALE does not play alone: choose another ('quiver games' lists all)"
     )]
     TwoPlayers(String),
+    /// Gym's id of an environment whose observations are the emulator's memory.
+    #[error(
+        "'{0}' has the emulator's memory as observation, which Quiver does not support: leave out -ram to train on pixels"
+    )]
+    RamObservations(String),
     /// The game is known, but its ROM is missing.
-    #[error("the ROM of '{game}' is missing at {}: run `make setup`, or set QUIVER_ROMS", path.display())]
+    #[error("the ROM of '{game}' is missing at {}: run 'make setup', or set QUIVER_ROMS", path.display())]
     RomMissing {
         /// The game.
         game: String,
@@ -27,7 +32,7 @@ pub enum EnvError {
         path: PathBuf,
     },
     /// The file is the ROM of another game.
-    #[error("{} is the ROM of '{found}': run `make setup` to restore it", path.display())]
+    #[error("{} is the ROM of '{found}': run 'make setup' to restore it", path.display())]
     RomMixedUp {
         /// The file.
         path: PathBuf,
@@ -40,7 +45,7 @@ pub enum EnvError {
     Ale(#[from] ale::AleError),
     /// The game is known, but this program has no emulator.
     #[cfg(not(feature = "ale"))]
-    #[error("'{0}' is an Atari game and this program was built without ALE: build it with the feature `ale`")]
+    #[error("'{0}' is an Atari game and this program was built without ALE: build it with the feature 'ale'")]
     BuiltWithoutAle(&'static str),
     /// A setting out of range.
     #[error("{name} is {value}, but must be {must_be}")]
@@ -56,13 +61,13 @@ pub enum EnvError {
     #[error("unknown action set '{0}': choose 'minimal' or 'full'")]
     UnknownActionSet(String),
     /// The bytes are not a saved environment.
-    #[error("damaged environment state: {0}")]
+    #[error("damaged environment state ({0}): delete this checkpoint to resume from an older one")]
     DamagedState(&'static str),
     /// The environment has no way to restore a state.
-    #[error("'{0}' can't restore a saved state")]
+    #[error("'{0}' can't restore a saved state: train without --lockstep")]
     StateNotRestored(String),
     /// The state was saved while playing another game.
-    #[error("the saved environment plays '{saved}', not '{playing}'")]
+    #[error("the saved environment plays '{saved}', not '{playing}': resume with the game of the checkpoint")]
     OtherGame {
         /// The game of the state.
         saved: String,

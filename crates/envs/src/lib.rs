@@ -23,7 +23,7 @@ pub mod stack;
 
 pub use error::EnvError;
 pub use options::{ActionSet, EnvOptions};
-pub use registry::{CARTPOLE, EnvEntry, canonical, display_name, entries, find, games, make};
+pub use registry::{CARTPOLE, EnvEntry, canonical, display_name, entries, find, games, gym_setting, make};
 
 /// The type of one element of an observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -53,8 +53,11 @@ fn build() -> Vec<EnvEntry> {
     entries
 }
 
-/// Parts that Gym's names add to a game's: `PongNoFrameskip-v4`, `PongDeterministic-v0`, `Pong-ramNoFrameskip-v4`.
-const GYM_SUFFIXES: [&str; 3] = ["noframeskip", "deterministic", "-ram"];
+/// Suffixes of Gym's ids: `PongNoFrameskip-v4`, `PongDeterministic-v0`.
+const GYM_SUFFIXES: [&str; 2] = ["noframeskip", "deterministic"];
+
+/// Suffix of Gym's ids with the emulator's memory as observation: `Pong-ramNoFrameskip-v4`.
+const GYM_RAM: &str = "-ram";
 
 /// How many nearest names an unknown one is answered with, at most.
 const NEAREST: usize = 3;
@@ -76,7 +79,11 @@ pub fn games() -> Vec<String> {
 /// understood: `MsPacman`, `ms-pacman`, `ALE/MsPacman-v5` and `MsPacmanNoFrameskip-v4` are all `ms_pacman`. An unknown
 /// name is an error that lists the nearest ones. No ROM is needed.
 pub fn find(name: &str) -> Result<&'static EnvEntry, EnvError> {
-    let wanted = key(&without_gym(name));
+    let game = gym_id(name).0;
+    if game.ends_with(GYM_RAM) {
+        return Err(EnvError::RamObservations(name.to_owned()));
+    }
+    let wanted = key(&game);
     let called = |game: &str| key(game) == wanted;
     if let Some(entry) = entries().iter().find(|entry| names(entry).any(called)) {
         return Ok(entry);
@@ -122,19 +129,33 @@ fn key(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
 }
 
-/// The name without `ALE/`, `-v5` and the like.
-fn without_gym(name: &str) -> String {
+/// The setting on which the versions of a Gym id differ, and its value in the version that `name` has. `None` without a
+/// version: `CartPole-v0` has 200 steps and v1 has 500; Atari's v0 and v5 have sticky actions and v4 does not.
+pub fn gym_setting(name: &str) -> Option<(&'static str, &'static str)> {
+    let (_, version) = gym_id(name);
+    match (find(name).ok()?.suite, version?) {
+        ("cartpole", 0) => Some(("time_limit_frames", "200")),
+        ("cartpole", 1) => Some(("time_limit_frames", "500")),
+        ("atari", 0 | 5) => Some(("sticky_actions", "0.25")),
+        ("atari", 4) => Some(("sticky_actions", "0")),
+        _ => None,
+    }
+}
+
+/// The game's name in a Gym id, without `ALE/`, `-v5` and the like, and the id's version.
+fn gym_id(name: &str) -> (String, Option<u32>) {
     let name = name.trim().to_ascii_lowercase();
     let mut name = name.strip_prefix("ale/").unwrap_or(&name);
-    if let Some((game, version)) = name.rsplit_once("-v")
-        && version.parse::<u32>().is_ok()
+    let mut version = None;
+    if let Some((game, number)) = name.rsplit_once("-v")
+        && let Ok(number) = number.parse()
     {
-        name = game;
+        (name, version) = (game, Some(number));
     }
     for suffix in GYM_SUFFIXES {
         name = name.strip_suffix(suffix).unwrap_or(name);
     }
-    name.to_owned()
+    (name.to_owned(), version)
 }
 
 fn nearest(wanted: &str) -> Vec<String> {
@@ -227,15 +248,34 @@ mod tests {
         for name in ["MsPacman", "ms-pacman", "Ms Pacman", "ms_pacman", "MSPACMAN", "ALE/MsPacman-v5"] {
             check(name, "ms_pacman");
         }
-        for name in
-            ["Pong", " pong ", "ALE/Pong-v5", "PongNoFrameskip-v4", "PongDeterministic-v0", "Pong-ram-v4"]
-        {
+        for name in ["Pong", " pong ", "ALE/Pong-v5", "PongNoFrameskip-v4", "PongDeterministic-v0"] {
             check(name, "pong");
         }
-        check("Pong-ramNoFrameskip-v4", "pong");
         check("Pitfall2", "pitfall2");
         check("Qbert", "qbert");
         check("CartPole-v0", "cartpole");
+    }
+
+    #[test]
+    fn ids_with_memory_as_observation_are_refused() {
+        for name in ["Pong-ram-v4", "Pong-ramNoFrameskip-v4", "ALE/Pong-ram-v5"] {
+            let error = find(name).unwrap_err();
+            assert!(matches!(error, EnvError::RamObservations(_)), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_version_names_the_setting_on_which_it_differs() {
+        for (name, expected) in [
+            ("CartPole-v0", Some(("time_limit_frames", "200"))),
+            ("CartPole-v1", Some(("time_limit_frames", "500"))),
+            ("ALE/Pong-v5", Some(("sticky_actions", "0.25"))),
+            ("PongNoFrameskip-v4", Some(("sticky_actions", "0"))),
+            ("pong", None),
+            ("cartpole", None),
+        ] {
+            assert_eq!(gym_setting(name), expected, "{name}");
+        }
     }
 
     #[test]

@@ -40,7 +40,7 @@ mod tests {
     fn a_missing_rom_says_where_it_was_looked_for_and_what_to_do() {
         let error = find("pong", Some(Path::new("no/such/folder"))).unwrap_err();
         let expected =
-            "the ROM of 'pong' is missing at no/such/folder/pong.bin: run `make setup`, or set QUIVER_ROMS";
+            "the ROM of 'pong' is missing at no/such/folder/pong.bin: run 'make setup', or set QUIVER_ROMS";
         assert_eq!(error.to_string(), expected);
     }
 }

@@ -141,7 +141,7 @@ fn a_missing_damaged_or_wrong_rom_says_what_to_do() {
     let error = || envs::make("pong", &options, 1).err().unwrap();
 
     assert!(matches!(error(), EnvError::RomMissing { .. }));
-    assert!(error().to_string().contains("run `make setup`, or set QUIVER_ROMS"));
+    assert!(error().to_string().contains("run 'make setup', or set QUIVER_ROMS"));
     fs::write(&pong, b"not a game").unwrap();
     assert!(matches!(error(), EnvError::Ale(_)));
     assert!(error().to_string().contains("run `make setup` to restore it"));

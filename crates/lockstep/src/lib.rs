@@ -1,6 +1,6 @@
 //! Lockstep: actor, replay and learner in one thread of control.
 //!
-//! Read [`lockstep`] for one turn of a run; a [`Watch`] observes what each update trains on. [`evaluate`] plays a run's
+//! Read [`lockstep`] for one turn of a run; a [`UpdateObserver`] observes what each update trains on. [`evaluate`] plays a run's
 //! weights for their scores. The rest executes a [`Command`] from `quiver`: `train` is a run from its start to its end.
 #![forbid(unsafe_code)]
 
@@ -15,7 +15,7 @@ mod summary;
 mod train;
 mod video;
 
-pub use learner::Watch;
+pub use learner::UpdateObserver;
 pub use lockstep::{Lockstep, Turn};
 
 use anyhow::{Result, bail};

@@ -12,9 +12,9 @@ use anyhow::{Context, Result};
 use coordinator::store_options;
 use envs::Spec;
 use learner::checkpoint::{self, LockstepState, RunState};
-use learner::{Learner, LocalReplay, Trainer, Watch};
+use learner::{Learner, LocalReplay, Trainer, UpdateObserver};
 use replay::{Store, WeightsVersion};
-use run::averages::Figures;
+use run::averages::UpdateMetrics;
 use run::checkpoint::{Checkpoint, CheckpointWriter};
 use settings::Resolved;
 
@@ -39,8 +39,8 @@ pub struct Lockstep {
 pub struct Turn {
     /// Games that ended in this turn.
     pub episodes: Vec<EpisodeEnd>,
-    /// The figures of each update.
-    pub updates: Vec<Figures>,
+    /// Metrics of each update.
+    pub updates: Vec<UpdateMetrics>,
 }
 
 impl Lockstep {
@@ -72,8 +72,8 @@ impl Lockstep {
         self.turn_watched(&mut ())
     }
 
-    /// A turn whose updates `watch` observes.
-    pub fn turn_watched(&mut self, watch: &mut dyn Watch) -> Result<Turn> {
+    /// A turn whose updates `observer` observes.
+    pub fn turn_watched(&mut self, observer: &mut dyn UpdateObserver) -> Result<Turn> {
         let weights = self.weights_version();
         let online = self.trainer.learner.online();
         let played = self.player.step(online, weights, self.agent_steps, |_| true)?;
@@ -84,8 +84,8 @@ impl Lockstep {
         }
         self.trainer.replay.check_room()?;
         let mut turn = Turn { episodes: played.episodes, updates: Vec::new() };
-        while let Some(figures) = self.trainer.step(self.progress(), watch)? {
-            turn.updates.push(figures);
+        while let Some(metrics) = self.trainer.step(self.progress(), observer)? {
+            turn.updates.push(metrics);
         }
         Ok(turn)
     }
@@ -135,10 +135,10 @@ mod tests {
         losses: Vec<f64>,
     }
 
-    impl Watch for Recorder {
+    impl UpdateObserver for Recorder {
         fn before(&mut self, learner: &Learner, batch: &TensorBatch) {
             self.before.push(learner.updates());
-            self.losses.push(learner.examine(batch).loss.double_value(&[]));
+            self.losses.push(learner.evaluate_loss(batch).loss.double_value(&[]));
         }
 
         fn after(&mut self, learner: &Learner, _batch: &TensorBatch) {
@@ -160,7 +160,7 @@ mod tests {
         let (mut alone, mut watched, mut recorder) = (start(), start(), Recorder::default());
         let mut losses = Vec::new();
         for _ in 0..400 {
-            losses.extend(alone.turn().unwrap().updates.iter().map(|figures| figures.loss));
+            losses.extend(alone.turn().unwrap().updates.iter().map(|metrics| metrics.loss));
             watched.turn_watched(&mut recorder).unwrap();
         }
         assert_eq!(alone.trainer.learner.save(), watched.trainer.learner.save());

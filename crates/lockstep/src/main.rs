@@ -16,11 +16,12 @@ fn main() {
 
 fn run_command() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let (Some(command), None) = (arguments.next(), arguments.next()) else {
-        bail!("this program is started by 'quiver': type 'quiver --help'");
+    let (command, more) = (arguments.next().filter(|text| text.starts_with('{')), arguments.next());
+    let (Some(command), None) = (command, more) else {
+        bail!("this program is started by 'quiver': run 'quiver --help'");
     };
     let command = serde_json::from_str(&command).context(
-        "unknown command: 'quiver' and 'quiver-lockstep' have different versions, run `make build`",
+        "the command is not valid for this version: 'quiver' and 'quiver-lockstep' are from different builds, run 'make build'",
     )?;
     lockstep::execute(command)
 }

@@ -123,8 +123,8 @@ impl Training {
             self.journal.episode(end.score, end.steps, end.truncated)?;
         }
         let updates = self.run.updates();
-        for figures in &turn.updates {
-            self.journal.update(figures);
+        for metrics in &turn.updates {
+            self.journal.update(metrics);
             self.journal.training(updates, &self.run.trainer.replay.status())?;
         }
         if self.progress.is_due() {

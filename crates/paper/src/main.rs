@@ -1,7 +1,7 @@
 //! The paper's figures, which need libtorch for their learning.
 //!
-//! Not for people: `quiver paper` checks its arguments and becomes this with one argument, an
-//! [`Command`] as JSON. What it does is in the library beside this file.
+//! Internal: `quiver paper` validates its arguments, then replaces itself by this program with one argument, a
+//! [`Command`] as JSON. The library beside this file executes it.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -10,18 +10,20 @@ use anyhow::{Context, Result, bail};
 use run::command::Command;
 
 fn main() -> ExitCode {
-    paper::exit_code(run_order()).into()
+    paper::exit_code(run_command()).into()
 }
 
-fn run_order() -> Result<()> {
+fn run_command() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let (Some(order), None) = (arguments.next(), arguments.next()) else {
-        bail!("this program is started by 'quiver': type 'quiver paper --help'");
+    let (command, more) = (arguments.next().filter(|text| text.starts_with('{')), arguments.next());
+    let (Some(command), None) = (command, more) else {
+        bail!("this program is started by 'quiver paper': run 'quiver paper --help'");
     };
-    let order = serde_json::from_str(&order)
-        .context("not an order; 'quiver' and 'quiver-paper' differ in version, run make build")?;
-    match order {
-        Command::Paper(order) => paper::execute(&order),
+    let command = serde_json::from_str(&command).context(
+        "the command is not valid for this version: 'quiver' and 'quiver-paper' are from different builds, run 'make build'",
+    )?;
+    match command {
+        Command::Paper(command) => paper::execute(&command),
         // Whether libtorch loads is the same question for both programs.
         other => lockstep::execute(other),
     }

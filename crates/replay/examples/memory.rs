@@ -11,7 +11,7 @@ use std::{fs, time::Instant};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use replay::codec::Codec;
-use replay::testing::{self, Lane, NOOP};
+use replay::testing::{self, LaneBuilder, NOOP};
 use replay::{
     Chunk, InitialPriority, LaneKey, NewItem, Store, StoreOptions, TableOptions, Taken, WeightsVersion,
 };
@@ -32,7 +32,8 @@ fn main() {
     let bytes = fs::read(&path).unwrap();
     let frames: Vec<&[u8]> = bytes.chunks_exact(FRAME_BYTES).collect();
     let key = |lane| LaneKey { actor: lane / LANES_EACH, incarnation: 1, lane: lane % LANES_EACH };
-    let mut writers: Vec<_> = (0..lanes).map(|lane| Lane::packed(key(lane), codec, FRAME_BYTES)).collect();
+    let mut writers: Vec<_> =
+        (0..lanes).map(|lane| LaneBuilder::packed(key(lane), codec, FRAME_BYTES)).collect();
 
     let before = resident("VmRSS");
     let table = TableOptions {
@@ -94,7 +95,7 @@ fn operations(store: &mut Store) {
 }
 
 /// The next steps of a lane and the one-step items that they complete.
-fn chunk(lane: &mut Lane, played: &[&[u8]]) -> Chunk {
+fn chunk(lane: &mut LaneBuilder, played: &[&[u8]]) -> Chunk {
     let taken = |number: u64| Taken {
         terminated: number % EPISODE == EPISODE - 2,
         log_probability: -1.0,

@@ -144,7 +144,7 @@ pub enum OptionsError {
     #[error("frame_bytes must be from 1 to 2147483647, got {0}")]
     FrameBytes(usize),
     /// The ring is too small for one transition.
-    #[error("bytes_max must be at least {least} to hold one transition, got {given}")]
+    #[error("bytes_max must be at least {least} to hold one transition, got {given}: raise replay_bytes")]
     BytesMax { given: usize, least: usize },
     #[error("{name} must be finite and at least 0, got {value}")]
     Number { name: &'static str, value: f64 },

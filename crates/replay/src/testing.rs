@@ -1,7 +1,7 @@
 //! Builders of test data, shared by the tests of every crate that talks to a store.
 //!
 //! Start from [`options`] and [`table`] and override the fields that the test is about:
-//! `TableOptions { capacity: 20, ..table("main") }`. A [`Lane`] builds the successive chunks of one lane; [`taken`],
+//! `TableOptions { capacity: 20, ..table("main") }`. A [`LaneBuilder`] builds the successive chunks of one lane; [`taken`],
 //! [`step`] and [`item`] build their parts, also invalid ones. [`contents`] lists what a store holds, and [`statistics`]
 //! judges frequencies of draws. Compiled for tests only: other crates enable the feature `testing` in their
 //! dev-dependencies.
@@ -16,7 +16,7 @@ use crate::{
     InitialPriority, NewItem, Remover, Sampler, Step, StoreOptions, TableOptions, Taken, WeightsVersion,
 };
 
-pub use lane::Lane;
+pub use lane::LaneBuilder;
 
 /// One table `main`, room for plenty, frames of up to 8 bytes in stacks of 4.
 pub fn options() -> StoreOptions {

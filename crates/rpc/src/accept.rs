@@ -85,7 +85,7 @@ pub(crate) async fn accept(
             Ok(socket) => socket,
             Err(error) => {
                 edge.accept_errors.inc();
-                warn!(%error, "cannot accept a connection, retrying");
+                warn!(%error, open_connections = edge.connections.get(), "connection not accepted, retrying");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
@@ -180,9 +180,10 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 /// file. Every listener calls this.
 pub fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
+    let current = limit.current;
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        warn!(%error, "cannot raise the limit of open files; connections may be refused");
+        warn!(%error, limit = current, wanted = limit.maximum, "open-file limit not raised; connections may be refused");
     }
 }
 

@@ -21,7 +21,7 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
-            Address::Tcp(authority) => write!(f, "http://{authority}"),
+            Address::Tcp(authority) => f.write_str(authority),
         }
     }
 }
@@ -132,10 +132,10 @@ pub enum AddressError {
     #[error("no port in {0:?}, write unix:/path, http://host:port or host:port")]
     NoPort(String),
     /// The port is not a 16-bit number.
-    #[error("port {0:?} is not a number from 0 to 65535")]
+    #[error("port {0:?} is not a number from 0 to 65535: write host:port")]
     Port(String),
     /// The host is neither a name nor an IP address.
-    #[error("host {0:?} is neither a name nor an IP address (IPv6 goes in brackets)")]
+    #[error("host {0:?} is neither a name nor an IP address: write host:port, IPv6 in brackets")]
     Host(String),
 }
 
@@ -166,11 +166,11 @@ mod tests {
             assert_eq!(expected.parse(), Ok(address));
         };
         check("unix:/run/shard.sock", "unix:/run/shard.sock");
-        check("http://learner:7000", "http://learner:7000");
-        check("http://learner:7000/", "http://learner:7000");
-        check("shard-3.shards.default.svc:7777", "http://shard-3.shards.default.svc:7777");
-        check("127.0.0.1:0", "http://127.0.0.1:0");
-        check("[::1]:7777", "http://[::1]:7777");
+        check("http://learner:7700", "learner:7700");
+        check("http://learner:7700/", "learner:7700");
+        check("shard-3.shards.default.svc:7701", "shard-3.shards.default.svc:7701");
+        check("127.0.0.1:0", "127.0.0.1:0");
+        check("[::1]:7701", "[::1]:7701");
     }
 
     #[test]
@@ -181,13 +181,13 @@ mod tests {
         };
         check("unix:", "no path");
         check(&format!("unix:/{}", "x".repeat(107)), "has 108");
-        check("https://learner:7000", "--secrets");
-        check("ftp://learner:7000", "unknown scheme \"ftp\"");
+        check("https://learner:7700", "--secrets");
+        check("ftp://learner:7700", "unknown scheme \"ftp\"");
         check("learner", "no port");
         check("learner:http", "port \"http\"");
-        check("learner:70000", "port \"70000\"");
-        check(":7000", "host \"\"");
-        check("::1:7000", "host \"::1\"");
+        check("learner:77000", "port \"77000\"");
+        check(":7700", "host \"\"");
+        check("::1:7700", "host \"::1\"");
         check("http://user@host:1", "host \"user@host\"");
         check("http://host:1/path", "port \"1/path\"");
     }

@@ -125,6 +125,12 @@ impl Credentials {
         text
     }
 
+    /// Like [`describe`](Self::describe), and names the address once.
+    pub fn describe_at(&self, address: &Address, status: &Status) -> String {
+        let text = self.describe(address, status);
+        if text.starts_with(CANNOT_CONNECT) { text } else { format!("{address}: {text}") }
+    }
+
     /// A channel to a server with this role, not connected yet. Must be called inside a runtime.
     pub fn channel(&self, server: Role, address: &Address) -> Channel {
         let authority = match address {
@@ -172,8 +178,15 @@ async fn connect(
         (Ok(Socket::Tcp(stream)), Some(credentials)) => secure(stream, &credentials.tls, server).await,
         (connected, _) => connected,
     };
-    let named =
-        |error: io::Error| io::Error::new(error.kind(), format!("{CANNOT_CONNECT} {address}: {error}"));
+    let named = |error: io::Error| {
+        let remedy = match error.kind() {
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
+                "; check the address, and that the process runs"
+            }
+            _ => "",
+        };
+        io::Error::new(error.kind(), format!("{CANNOT_CONNECT} {address}: {error}{remedy}"))
+    };
     Ok(TokioIo::new(connected.map_err(named)?))
 }
 

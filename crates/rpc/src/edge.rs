@@ -45,26 +45,23 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Registers the `rpc_…` metrics of one server in the process's registry.
+    /// Registers the `quiver_rpc_…` metrics of one server in the process's registry.
     pub fn register(registry: &Registry) -> prometheus::Result<Self> {
-        let connections = IntGauge::new("quiver_rpc_connections", "Connections that are open")?;
+        let connections = IntGauge::new("quiver_rpc_connections", "Open connections")?;
         let refused = Opts::new(
             "quiver_rpc_connections_refused_total",
-            "Connections closed before they said a request",
+            "Connections closed before their first request, by reason",
         );
         let refused = IntCounterVec::new(refused, &["reason"])?;
         let accept_errors =
             IntCounter::new("quiver_rpc_accept_errors_total", "Connections that could not be accepted")?;
-        let messages = Opts::new(
-            "quiver_rpc_messages_refused_total",
-            "Messages that were refused before they were looked at",
-        );
+        let messages =
+            Opts::new("quiver_rpc_messages_refused_total", "Messages refused before decoding, by reason");
         let messages = IntCounterVec::new(messages, &["reason"])?;
         registry.register(Box::new(connections.clone()))?;
         registry.register(Box::new(refused.clone()))?;
         registry.register(Box::new(accept_errors.clone()))?;
-        let unauthorized =
-            Opts::new("quiver_rpc_requests_refused_total", "Requests of those who may not make them");
+        let unauthorized = Opts::new("quiver_rpc_requests_refused_total", "Unauthorized requests, by reason");
         let requests_refused = IntCounterVec::new(unauthorized, &["reason"])?;
         REASONS.iter().for_each(|reason| drop(requests_refused.with_label_values(&[reason])));
         registry.register(Box::new(messages.clone()))?;

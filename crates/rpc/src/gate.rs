@@ -107,7 +107,7 @@ impl Gate {
         };
         if authenticator.is_first(address, reason) {
             let peer = address.map(tracing::field::display);
-            warn!(peer, %error, hint, "connection rejected; repetitions are counted but not logged");
+            warn!(peer, %error, hint, repeats_logged = false, "TLS handshake failed");
         }
     }
 
@@ -118,10 +118,10 @@ impl Gate {
         authenticator.authorize(request.headers(), peer, path).map_err(|refusal| {
             authenticator.refused.with_label_values(&[refusal.reason()]).inc();
             if authenticator.is_first(peer.address, refusal.reason()) {
-                let call: String =
+                let method: String =
                     path.trim_start_matches("/quiver.v1.").chars().take(PATH_LOGGED_MAX).collect();
                 let peer = peer.address.map(tracing::field::display);
-                warn!(peer, call, reason = %refusal, "request refused; repetitions are counted but not logged");
+                warn!(peer, method, error = %refusal, repeats_logged = false, "request unauthorized");
             }
             refusal.status(path)
         })
@@ -150,7 +150,7 @@ impl Authenticator {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         let first = logged.len() < LOGGED_MAX && logged.insert((address.map(|address| address.ip()), reason));
         if first && logged.len() == LOGGED_MAX {
-            warn!(logged = LOGGED_MAX, "further refusals are counted but not logged");
+            warn!(logged = LOGGED_MAX, "log limit of refusals reached: further ones are only counted");
         }
         first
     }

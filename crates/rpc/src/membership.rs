@@ -173,8 +173,8 @@ impl Follower {
         self.update.send_if_modified(|update| std::mem::replace(&mut update.connected, false));
         if self.warned_at.is_none_or(|at| at.elapsed() >= WARN_INTERVAL) {
             self.warned_at = Some(Instant::now());
-            let reason = self.credentials.describe(&self.address, status);
-            warn!(learner = %self.address, reason, "learner unreachable, retrying");
+            let error = self.credentials.describe(&self.address, status);
+            warn!(learner = %self.address, error, "learner unreachable, retrying");
         }
         sleep(self.backoff.next()).await;
     }
@@ -292,7 +292,8 @@ async fn send_reports(
             match answer.unwrap_or_else(|_| Err(late())) {
                 Ok(_) => break,
                 Err(status) if !keep || is_refusal(&status) => {
-                    warn!(reason = describe(&status), "report lost");
+                    let kind = if keep { "evaluation" } else { "episodes" };
+                    warn!(kind, error = describe(&status), "report dropped");
                     break;
                 }
                 Err(_) => sleep(Duration::from_millis(500)).await,
@@ -336,7 +337,7 @@ mod tests {
             apply(&mut update, v1::WatchWeightsReply { shards, ..Default::default() });
             update.shards.iter().map(|entry| entry.address.to_string()).collect::<Vec<_>>()
         };
-        let swapped = ["http://b:1", "http://a:1"];
+        let swapped = ["b:1", "a:1"];
         assert_eq!(after(vec![shard("b:1"), shard("a:1")]), swapped);
         for nonsense in [vec![], vec![shard("a:1")], vec![shard("a:1"), shard("")]] {
             assert_eq!(after(nonsense), swapped);

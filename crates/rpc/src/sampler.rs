@@ -23,7 +23,7 @@ const ANSWER_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// How batches are sampled.
 #[derive(Clone, Debug)]
-pub struct SamplerOptions {
+pub struct SampleStreamOptions {
     /// Index of the table.
     pub table: usize,
     /// Items per batch.
@@ -38,10 +38,10 @@ pub struct SamplerOptions {
 
 /// A stream of batches from one shard.
 #[derive(Debug)]
-pub struct Sampler {
+pub struct SampleStream {
     requests: mpsc::Sender<v1::SampleRequest>,
     inbox: Inbox,
-    options: SamplerOptions,
+    options: SampleStreamOptions,
     rng: ChaCha8Rng,
     /// Priority updates to send with the next request.
     updates: Updates,
@@ -61,14 +61,14 @@ struct Inbox {
     stale: u64,
 }
 
-impl Sampler {
+impl SampleStream {
     /// Opens a stream to a shard whose store matches `spec`.
     pub async fn open(
         channel: Channel,
         run: &str,
         learner_incarnation: u32,
         spec: &StoreSpec,
-        options: SamplerOptions,
+        options: SampleStreamOptions,
     ) -> Result<Self, Status> {
         let mut client = ReplayClient::new(channel)
             .max_decoding_message_size(SAMPLE_BYTES_MAX)

@@ -64,7 +64,7 @@ pub enum SecretsError {
     )]
     Read { path: PathBuf, error: io::Error },
     /// The content of a file is invalid.
-    #[error("{path} is not usable: {reason}", path = path.display())]
+    #[error("{path} is not usable: {reason}; run 'quiver certs' again and copy the folder", path = path.display())]
     Unusable { path: PathBuf, reason: String },
 }
 
@@ -194,10 +194,11 @@ impl Secrets {
         let Ok(expires) = text.trim().parse::<u64>() else { return };
         let left = Duration::from_secs(expires.saturating_sub(seconds_since_1970()));
         if left.is_zero() {
-            warn!("certificates have expired: run 'quiver certs' again and restart all processes");
+            let path = self.folder.display();
+            warn!(%path, "certificates expired: run 'quiver certs' again and restart all processes");
         } else if left < EXPIRES_SOON {
-            let days = left.as_secs() / (24 * 3600);
-            warn!(days, "certificates expire soon: run 'quiver certs' again and restart all processes");
+            let (path, days_left) = (self.folder.display(), left.as_secs() / (24 * 3600));
+            warn!(%path, days_left, "certificates expire soon: run 'quiver certs' again and restart all processes");
         }
     }
 }

@@ -85,17 +85,15 @@ impl Listener {
             async move { drop(stopped.wait_for(|&stopped| stopped).await) },
         );
         let mut serving = std::pin::pin!(serving);
-        if self.gate.tls().is_some() {
-            info!(address = %self.address, "TLS and roles are required");
-        }
-        if self.gate.tls().is_none() && !self.address.is_local() {
+        let tls = self.gate.tls().is_some();
+        if !tls && !self.address.is_local() {
             warn!(
                 address = %self.address,
-                "serving unauthenticated plaintext on a non-loopback address: everyone who can reach it has full \
-                 access; use --secrets to restrict it"
+                "unauthenticated plaintext on a non-loopback address: everyone who can reach it has full access; use \
+                 --secrets to restrict it"
             );
         }
-        info!(address = %self.address, "serving");
+        info!(tls, address = %self.address, "server listening");
         {
             let accepting = accept(&self.sockets, CONNECTIONS_MAX, &self.edge, &self.gate, accepted, dropped);
             tokio::select! {
@@ -112,11 +110,11 @@ impl Listener {
         match timeout(GRACE, serving).await {
             Ok(_) => info!(address = %self.address, "server stopped, all requests completed"),
             Err(_) => {
-                let connections = self.edge.connections.get();
+                let connections_closed = self.edge.connections.get();
                 let grace_seconds = GRACE.as_secs();
                 warn!(
                     address = %self.address,
-                    connections,
+                    connections_closed,
                     grace_seconds,
                     "server stopped, open connections closed after the grace period"
                 );
@@ -149,7 +147,7 @@ fn server(edge: &Edge, gate: &Gate) -> Server<Stack<Edge, Stack<Gate, Identity>>
 
 /// The server cannot bind or serve at this address.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot serve at {address}: {source}")]
+#[error("cannot serve at {address}: {source}; choose another --listen, or stop the process that uses it")]
 pub struct ServeError {
     address: Address,
     source: io::Error,

@@ -51,7 +51,7 @@ pub enum ShardError {
 
 /// The learner's handle to a shard. It reconnects by itself.
 #[derive(Debug)]
-pub struct Shard {
+pub struct ShardClient {
     address: Address,
     credentials: Credentials,
     client: ReplayClient<Channel>,
@@ -75,7 +75,7 @@ struct Stream {
     replies: Streaming<v1::SampleReply>,
 }
 
-impl Shard {
+impl ShardClient {
     /// A handle that connects on the first call.
     pub fn new(address: Address, credentials: Credentials, config: ShardConfig, seed: u64) -> Self {
         let client = client(&address, &credentials);
@@ -208,8 +208,7 @@ impl Shard {
         result.map_err(|status| {
             self.stream = None;
             self.next_try = Instant::now() + self.backoff.next();
-            self.last_error =
-                format!("{}: {}", self.address, self.credentials.describe(&self.address, &status));
+            self.last_error = self.credentials.describe_at(&self.address, &status);
             if is_refusal(&status) {
                 ShardError::Refused(self.last_error.clone())
             } else {

@@ -109,6 +109,7 @@ impl ChunkWriter {
             sent: sent.clone(),
             backoff: Backoff::new(seed),
             warned_at: None,
+            blocked: false,
         };
         tokio::spawn(task.run());
         Self { chunks, bound, room, state, sent }
@@ -171,7 +172,12 @@ struct Task {
     sent: Arc<Sent>,
     backoff: Backoff,
     warned_at: Option<Instant>,
+    /// Whether the shard has reported this stream as blocked since its last acknowledgement.
+    blocked: bool,
 }
+
+/// The error of a writer whose shard has no address yet.
+const NOT_FOUND_YET: &str = "the learner has not found this shard yet";
 
 /// Why a stream ended.
 enum End {
@@ -207,12 +213,13 @@ impl Task {
                 .send_replace(WriterState::Waiting(format!("the shard at {}: {reason}", self.address)));
             if self.warned_at.is_none_or(|at| at.elapsed() >= WARN_INTERVAL) {
                 self.warned_at = Some(Instant::now());
-                warn!(
-                    shard = %self.address,
-                    reason,
-                    chunks_in_flight = self.in_flight.len(),
-                    "shard unreachable, retrying"
-                );
+                let (shard_id, chunks_in_flight) = (&self.hello.shard, self.in_flight.len());
+                if status.message() == NOT_FOUND_YET {
+                    info!(chunks_in_flight, "the learner has not found this shard yet, retrying");
+                } else {
+                    let address = &self.address;
+                    warn!(address, shard_id, error = reason, chunks_in_flight, "shard unreachable, retrying");
+                }
             }
             sleep(self.backoff.next()).await;
             self.sent.reconnects.fetch_add(1, Ordering::Relaxed);
@@ -227,7 +234,8 @@ impl Task {
     fn note_progress(&mut self) {
         self.backoff.reset();
         if self.warned_at.take().is_some() {
-            info!(shard = %self.address, chunks_in_flight = self.in_flight.len(), "shard reachable again");
+            let (address, shard_id) = (&self.address, &self.hello.shard);
+            info!(address, shard_id, chunks_in_flight = self.in_flight.len(), "shard reachable again");
         }
     }
 
@@ -239,7 +247,7 @@ impl Task {
     async fn open(
         &mut self,
     ) -> Result<(mpsc::Sender<v1::InsertRequest>, Streaming<v1::InsertReply>), Status> {
-        let unknown = || Status::unavailable("the learner has not found this shard yet");
+        let unknown = || Status::unavailable(NOT_FOUND_YET);
         let ShardEntry { address, id, .. } = (self.entry)().ok_or_else(unknown)?;
         (self.address, self.hello.shard) = (address.to_string(), id);
         let channel = self.credentials.channel(Role::Replay, &address);
@@ -278,10 +286,12 @@ impl Task {
                     }
                     Ok(Some(v1::InsertReply { reply: Some(Reply::Blocked(waiting)) })) => {
                         self.note_progress();
+                        self.blocked = true;
                         info!(
-                            shard = %self.address,
+                            address = self.address,
+                            shard_id = self.hello.shard,
                             blocked_on = waiting.on,
-                            seconds = waiting.seconds,
+                            blocked_seconds = waiting.seconds,
                             "inserts blocked"
                         );
                         self.report.send_replace(WriterState::Waiting(waiting.on));
@@ -320,6 +330,9 @@ impl Task {
         self.sent.chunks.fetch_add(1, Ordering::Relaxed);
         self.sent.duplicates.fetch_add(u64::from(stored.duplicate), Ordering::Relaxed);
         self.room.add_permits(1);
+        if std::mem::take(&mut self.blocked) {
+            info!(address = self.address, shard_id = self.hello.shard, "inserts resumed");
+        }
         if matches!(*self.report.borrow(), WriterState::Waiting(_)) {
             self.report.send_replace(WriterState::Open);
         }

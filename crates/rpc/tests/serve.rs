@@ -60,7 +60,7 @@ fn socket(directory: &Path) -> Address {
 #[tokio::test]
 async fn health_and_reflection_are_served_at_the_real_port() {
     let running = start(&"127.0.0.1:0".parse().unwrap()).await;
-    assert_ne!(running.address.to_string(), "http://127.0.0.1:0");
+    assert_ne!(running.address.to_string(), "127.0.0.1:0");
     assert_eq!(is_healthy(&mut HealthClient::new(channel(&running.address))).await, Ok(true));
 
     use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;

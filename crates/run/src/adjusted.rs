@@ -53,7 +53,7 @@ pub enum AdjustedError {
     /// The file is not a JSON object of settings.
     #[error("{FILE} is damaged ({0}): delete it to discard all adjusted settings")]
     Damaged(serde_json::Error),
-    #[error("can't read {FILE}: {0}")]
+    #[error("can't read {FILE}: {0}; check its permissions, or delete it to discard all adjusted settings")]
     Read(std::io::Error),
     #[error(transparent)]
     Write(#[from] RunDirError),

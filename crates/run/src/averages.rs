@@ -23,7 +23,7 @@ const SPEED_STEP: Duration = Duration::from_millis(100);
 
 /// Statistics of one update.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Figures {
+pub struct UpdateMetrics {
     /// The weighted mean loss.
     pub loss: f64,
     /// Mean |TD|.
@@ -41,7 +41,7 @@ pub struct Figures {
 /// Means over the updates since the last entry of the training record.
 #[derive(Clone, Debug)]
 pub struct Averages {
-    sums: Figures,
+    sums: UpdateMetrics,
     count: u64,
     since: Instant,
     since_frames: u64,
@@ -51,11 +51,11 @@ pub struct Averages {
 impl Averages {
     /// Empty, for a run that is at `frames`.
     pub fn new(frames: u64, now: Instant) -> Self {
-        Self { sums: Figures::default(), count: 0, since: now, since_frames: frames, loss: None }
+        Self { sums: UpdateMetrics::default(), count: 0, since: now, since_frames: frames, loss: None }
     }
 
-    pub fn add(&mut self, update: &Figures) {
-        let Figures { loss, td_error, q, entropy, gradient_norm, importance_weight } = update;
+    pub fn add(&mut self, update: &UpdateMetrics) {
+        let UpdateMetrics { loss, td_error, q, entropy, gradient_norm, importance_weight } = update;
         self.sums.loss += loss;
         self.sums.td_error += td_error;
         self.sums.q += q;
@@ -159,7 +159,7 @@ mod tests {
         let replay = ReplayStatus { items: 7, bytes: 70, ..ReplayStatus::default() };
         for update in 0..RECORD_EVERY_UPDATES {
             assert_eq!(averages.take(1_800, 200, &replay, start), None);
-            averages.add(&Figures { loss: (update % 2) as f64, q: 3.0, ..Figures::default() });
+            averages.add(&UpdateMetrics { loss: (update % 2) as f64, q: 3.0, ..UpdateMetrics::default() });
         }
         let training = averages.take(1_800, 200, &replay, start + Duration::from_secs(2)).unwrap();
         assert_eq!((training.loss, training.q, training.td_error), (0.5, 3.0, 0.0));

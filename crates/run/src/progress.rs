@@ -18,6 +18,9 @@ use settings::units::{duration, grouped};
 
 /// Time between two plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(10);
+/// From this budget on, a new run gets a hint at a shorter preset.
+const LONG_RUN_FRAMES: u64 = 5_000_000;
+
 /// Time between two changes of the bar.
 const BAR_EVERY: Duration = Duration::from_millis(200);
 
@@ -70,6 +73,13 @@ impl ProgressDisplay {
             grouped(settings.frames.0),
             path.display(),
         ));
+        if frames == 0 && settings.frames.0 > LONG_RUN_FRAMES {
+            self.print_line(&format!(
+                "preset {} trains for {} frames, which takes long; for a first result on Atari use --preset quick",
+                resolved.preset,
+                grouped(settings.frames.0),
+            ));
+        }
     }
 
     /// Prints a line above the bar.

@@ -138,7 +138,7 @@ settings! {
         time_limit_frames: u32 = 108_000;
         /// Frames stacked into one state.
         frame_stack: usize = 4;
-        /// Whether a lost life ends the return in training (code); scores always cover whole games.
+        /// Treat a lost life as a terminal transition (no bootstrap) in training, like EpisodicLifeEnv; the game is not reset, and scores cover whole games (code).
         life_loss_ends: bool = true;
         /// Reward clipping for learning: sign (code) or none (unchanged).
         reward_clip: RewardClip = RewardClip::Sign;
@@ -188,9 +188,9 @@ settings! {
     "Exploration" {
         /// Agent steps of uniformly random actions at the start (code).
         random_steps: AgentSteps = AgentSteps(50_000);
-        /// First ε: fraction of random actions mixed into the policy; ε-greedy algorithms start at 1 unless you set it.
+        /// First ε: fraction of random actions mixed into the policy; the default of dqn and munchausen-dqn is 1.
         epsilon: f64 = 0.0;
-        /// Final ε, after the decay; ε-greedy algorithms end at 0.01 unless you set it.
+        /// Final ε, after the decay; the default of dqn and munchausen-dqn is 0.01.
         epsilon_final: f64 = 0.0;
         /// Agent steps over which ε decays from its first to its final value.
         epsilon_decay_steps: AgentSteps = AgentSteps(250_000);
@@ -212,19 +212,19 @@ settings! {
         min_size: Items = Items(50_000);
         /// Transitions sampled per transition inserted, or none to decouple actors and learner; the paper's batch of 32 every 4 steps is 8.
         samples_per_insert: SamplesPerInsert = SamplesPerInsert(Some(8.0));
-        /// α_IS: priorities are raised to this power.
+        /// PER's α: sampling probability ∝ (priority + priority_constant)^α (the paper writes α_IS).
         priority_exponent: f64 = 0.4;
         /// Added to each priority so that every transition can be sampled (code).
         priority_constant: f64 = 0.001;
         /// Priority of new transitions: computed (by the actor) or largest (so far).
         initial_priority: InitialPriority = InitialPriority::Computed;
-        /// The largest priority before the first one is known.
+        /// With initial_priority = largest: priority of new transitions until the learner has computed the first TD error (the authors' code: 0.1).
         first_priority: f64 = 1.0;
-        /// β_IS: exponent of the importance weights at the start.
+        /// PER's β at the start (the paper writes β_IS); importance weights are divided by the largest of their batch.
         importance_exponent: f64 = 0.6;
-        /// β_IS after annealing.
+        /// β after annealing.
         importance_exponent_final: f64 = 1.0;
-        /// Updates over which β_IS changes from its first to its final value; 0 keeps the first.
+        /// Updates over which β changes from its first to its final value; 0 keeps the first.
         importance_anneal_updates: Updates = Updates(0);
         /// Stratified sampling: draw one transition from each of batch_size equal slices of the total weight.
         stratified: bool = true;

@@ -60,12 +60,13 @@ impl Run {
     pub fn arguments(&self, sweep: &Sweep) -> Vec<String> {
         let path = self.path.display().to_string();
         if self.can_resume() {
-            return ["train", "--lifeline", "--resume", &path].map(str::to_owned).to_vec();
+            return ["train", "--exit-with-parent", "--resume", &path].map(str::to_owned).to_vec();
         }
         let own = [("seed", self.seed.to_string()), ("strategy", self.strategy.to_string())];
         let own = own.iter().map(|(key, text)| (*key, text.as_str()));
         let flags = sweep.flags.iter().map(|(key, text)| (key.as_str(), text.as_str()));
-        let begin = ["train", &self.game, "--lifeline", "--preset", &sweep.preset, "--run-dir", &path];
+        let begin =
+            ["train", &self.game, "--exit-with-parent", "--preset", &sweep.preset, "--run-dir", &path];
         let begin = begin.map(str::to_owned);
         let settings = own.chain(flags).map(|(key, text)| format!("{}={text}", flag(key)));
         begin.into_iter().chain(settings).collect()
@@ -199,7 +200,10 @@ mod tests {
         assert_eq!(names.len(), 6);
         assert_eq!((names[0], names[5]), ("cartpole-uniform-seed4", "cartpole-ver-seed5"));
         let words = runs[1].arguments(&sweep(5_000)).join(" ");
-        assert!(words.starts_with("train cartpole --lifeline --preset cartpole --run-dir "), "{words}");
+        assert!(
+            words.starts_with("train cartpole --exit-with-parent --preset cartpole --run-dir "),
+            "{words}"
+        );
         assert!(words.ends_with("cartpole-per-seed4 --seed=4 --strategy=per --frames=5000"), "{words}");
         assert!(!runs[1].can_resume() && !runs[1].is_finished());
     }
@@ -214,7 +218,7 @@ mod tests {
             "there are no weights yet"
         );
         run::checkpoint::write(&checkpoints(&run.path), "0000000250", |_| Ok(())).unwrap();
-        assert!(run.arguments(&sweep(5_000)).join(" ").starts_with("train --lifeline --resume "));
+        assert!(run.arguments(&sweep(5_000)).join(" ").starts_with("train --exit-with-parent --resume "));
         run::checkpoint::write(&checkpoints(&run.path), "final", |_| Ok(())).unwrap();
         assert!(run.is_finished());
     }

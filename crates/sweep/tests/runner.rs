@@ -70,8 +70,10 @@ fn a_stopped_sweep_resumes_where_it_was() {
     train(&out, &sweep(5_000), &quiver).unwrap();
     let after = started(folder.path());
     assert_eq!(after.len() - before, 3, "{after:?}");
-    let resumed =
-        after[before..].iter().filter(|words| words.starts_with("train --lifeline --resume ")).count();
+    let resumed = after[before..]
+        .iter()
+        .filter(|words| words.starts_with("train --exit-with-parent --resume "))
+        .count();
     assert_eq!(resumed, 2, "two had begun: {after:?}");
 }
 
@@ -117,7 +119,7 @@ fn a_run_that_another_process_trains_is_waited_for() {
         claim.check(&outcome).unwrap();
     });
     assert_eq!(started(folder.path()).len(), 1);
-    assert!(started(folder.path())[0].starts_with("train --lifeline --resume "));
+    assert!(started(folder.path())[0].starts_with("train --exit-with-parent --resume "));
 }
 
 #[test]
@@ -130,6 +132,6 @@ fn a_run_that_was_killed_before_its_first_checkpoint_starts_over() {
     fs::create_dir_all(run.path.join("checkpoints")).unwrap();
     fs::write(run.path.join("evaluations.jsonl"), "of weights that are lost").unwrap();
     train(&out, &sweep, &fake(folder.path(), "")).unwrap();
-    assert!(started(folder.path())[0].starts_with("train cartpole --lifeline --preset "));
+    assert!(started(folder.path())[0].starts_with("train cartpole --exit-with-parent --preset "));
     assert!(run.is_finished());
 }

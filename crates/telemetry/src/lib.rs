@@ -23,7 +23,7 @@ mod status_file;
 
 pub use args::{LogFormat, LogLevel, TelemetryArgs};
 pub use health::Health;
-pub use listener::{Page, serve, serve_with_page};
+pub use listener::{PageRenderer, serve, serve_with_page};
 pub use log::init;
 pub use metrics::NewMetric;
-pub use shutdown::{lifeline, shutdown_signal};
+pub use shutdown::{exit_with_parent, shutdown_signal};

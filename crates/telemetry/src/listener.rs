@@ -18,7 +18,7 @@ use crate::process::Process;
 use crate::{Health, TelemetryArgs, status_file};
 
 /// Renders the HTML status page.
-pub type Page = Arc<dyn Fn() -> String + Send + Sync>;
+pub type PageRenderer = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// Content security policy of the page: style and script are inline, and the page may only reload itself. Injected
 /// content cannot load anything else.
@@ -43,7 +43,7 @@ pub async fn serve_with_page(
     name: &str,
     registry: Registry,
     health: Health,
-    page: Page,
+    page: PageRenderer,
 ) -> anyhow::Result<SocketAddr> {
     let router = Router::new().route("/", get(move || show(page.clone())));
     serve_beside(router, args, name, registry, health).await
@@ -70,12 +70,12 @@ async fn serve_beside(
     if let Some(path) = &args.status_file {
         status_file::write(path, name, address)?;
     }
-    info!(name, metrics = %format_args!("http://{address}/metrics"), "serving metrics");
+    info!(process = name, version = env!("CARGO_PKG_VERSION"), url = %format_args!("http://{address}/metrics"), "metrics server listening");
     Ok(address)
 }
 
 /// Rendering takes milliseconds, so it runs on a blocking thread and does not delay other requests.
-async fn show(page: Page) -> Response {
+async fn show(page: PageRenderer) -> Response {
     match tokio::task::spawn_blocking(move || page()).await {
         Ok(text) => {
             let headers = [

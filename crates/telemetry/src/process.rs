@@ -22,11 +22,11 @@ impl Process {
     pub fn new() -> prometheus::Result<Self> {
         let start_time = Gauge::new(
             "process_start_time_seconds",
-            "When the process began to serve metrics, in seconds since 1970",
+            "Time at which the process began to serve metrics, in seconds since 1970",
         )?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         start_time.set(now.as_secs_f64());
-        let resident_memory = IntGauge::new("process_resident_memory_bytes", "Memory really taken")?;
+        let resident_memory = IntGauge::new("process_resident_memory_bytes", "Resident memory")?;
         let cpu = Counter::new("process_cpu_seconds_total", "User and system CPU time spent")?;
         let descriptions = [start_time.desc(), resident_memory.desc(), cpu.desc()];
         let descriptions = descriptions.into_iter().flatten().cloned().collect();

@@ -8,14 +8,17 @@ use tokio::signal::unix::{SignalKind, signal};
 ///
 /// The launcher holds the other end of the pipe and never writes to it. However the launcher dies, the kernel closes
 /// the pipe, so its children exit too. Nothing is drained; SIGTERM requests a graceful shutdown.
-pub fn lifeline() {
+pub fn exit_with_parent() {
     let read = || {
         let (mut input, mut ignored) = (stdin().lock(), [0; 256]);
         // The library retries interrupted reads. Any other error also means that the parent is gone.
         while input.read(&mut ignored).is_ok_and(|bytes| bytes > 0) {}
         std::process::exit(0);
     };
-    std::thread::Builder::new().name("lifeline".into()).spawn(read).expect("the system can start a thread");
+    std::thread::Builder::new()
+        .name("parent-watch".into())
+        .spawn(read)
+        .expect("the system can start a thread");
 }
 
 /// Resolves on SIGTERM or SIGINT (Ctrl-C). Until the future is first polled, these signals kill the process.

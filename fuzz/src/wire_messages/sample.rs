@@ -6,7 +6,7 @@ use proto::v1::watch_weights_reply::Update;
 use proto::v1::*;
 use proto::{StoreSpec, convert};
 
-use crate::small::{self, Lane};
+use crate::small::{self, FuzzLane};
 
 pub fn caller() -> Option<Caller> {
     Some(proto::caller("run"))
@@ -45,7 +45,7 @@ fn histogram() -> Option<Histogram> {
 }
 
 pub fn chunk() -> Option<Request> {
-    Some(Request::Chunk(convert::chunk_message(Lane::new(0, 1, 0).chunk(5))))
+    Some(Request::Chunk(convert::chunk_message(FuzzLane::new(0, 1, 0).chunk(5))))
 }
 
 pub fn sample_request() -> SampleRequest {

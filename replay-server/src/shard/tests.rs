@@ -1,4 +1,4 @@
-use replay::testing::{Lane, NOOP, one_step, table};
+use replay::testing::{LaneBuilder, NOOP, one_step, table};
 use replay::{LaneKey, StoreOptions, TableOptions};
 use value::priority::Priority;
 
@@ -52,7 +52,7 @@ fn chunk(sequence: u64, priority: f64) -> Chunk {
 
 /// The same, with this frame.
 fn chunk_of(frame: &[u8], sequence: u64, priority: f64) -> Chunk {
-    let mut lane = Lane::new(LaneKey { actor: 0, incarnation: 1, lane: 0 }).at(sequence, sequence);
+    let mut lane = LaneBuilder::new(LaneKey { actor: 0, incarnation: 1, lane: 0 }).at(sequence, sequence);
     lane.push(frame, Some(NOOP));
     lane.chunk(lane.completed().map(|first| one_step(first, priority)))
 }

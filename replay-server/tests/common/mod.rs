@@ -16,7 +16,7 @@ use proto::v1::insert_reply::Reply;
 use proto::v1::insert_request::Message;
 use proto::v1::replay_client::ReplayClient;
 use proto::{PackedBatch, Updates, limits, v1};
-use replay::testing::{self, Lane, one_step};
+use replay::testing::{self, LaneBuilder, one_step};
 use replay::{Chunk, ItemKey, LaneKey, NewItem, Taken};
 use replay_server::config::Fsync;
 use replay_server::{Config, Server};
@@ -235,7 +235,7 @@ pub fn taken(step: u64) -> Taken {
 /// that they complete.
 pub fn chunk_for(key: LaneKey, sequence: u64, tables: u8) -> Chunk {
     let first_step = sequence * STEPS;
-    let mut lane = Lane::new(key).at(sequence, first_step);
+    let mut lane = LaneBuilder::new(key).at(sequence, first_step);
     for number in first_step..first_step + STEPS {
         lane.push(&frame(key.actor, key.lane, number), Some(taken(number)));
     }

@@ -41,7 +41,7 @@ impl Process {
         let directory = tempfile::tempdir().unwrap();
         let socket = format!("unix:{}/s.sock", directory.path().display());
         let child = command
-            .args(["--listen", listen.unwrap_or(&socket), "--lifeline", "--status-file"])
+            .args(["--listen", listen.unwrap_or(&socket), "--exit-with-parent", "--status-file"])
             .arg(directory.path().join("status.json"))
             .args(flags)
             .stdin(Stdio::piped())
@@ -62,7 +62,7 @@ impl Process {
 
     fn served_address(&self) -> Option<Address> {
         let log = self.log();
-        let (_, after) = log.split_once("serving address=")?;
+        let (_, after) = log.split_once("server listening tls=false address=")?;
         let (address, _) = after.split_once('\n')?;
         Some(address.parse().unwrap())
     }

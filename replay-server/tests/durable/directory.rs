@@ -98,7 +98,7 @@ async fn what_a_directory_holds_is_for_one_run_and_for_ever() {
     let shard = after.shard.unwrap();
     assert_eq!(v1::ShardStatus { inserts_allowed: 1000, ..shard }, before);
     assert_eq!(after.recovered.unwrap(), v1::Recovered { chunks: 3, items: 11, ..v1::Recovered::default() });
-    assert!(process.log().contains("recovered everything"), "{}", process.log());
+    assert!(process.log().contains("recovery completed"), "{}", process.log());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -166,7 +166,7 @@ async fn a_flipped_bit_in_a_frame_costs_the_items_that_need_it_and_no_others() {
         ring[at + 5] ^= 0x10;
     });
     let process = data.start();
-    assert!(process.log().contains("recovered with losses"), "{}", process.log());
+    assert!(process.log().contains("recovery completed with data loss"), "{}", process.log());
     let [chunks, priorities, lanes, items, state_pages] = damaged(&process);
     assert_eq!((chunks, priorities, lanes, state_pages), (1.0, 0.0, 0.0, 0.0));
     let mut client = client(&process.address);

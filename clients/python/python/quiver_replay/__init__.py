@@ -2,7 +2,7 @@
 
 A `Client` connects to one shard. It configures the shard (`Client.create`), and creates writers and samplers:
 
-    client = Client("127.0.0.1:7777", shape=(84, 84))
+    client = Client("127.0.0.1:7701", shape=(84, 84))
     client.create([Table("transitions", capacity=100_000)], actions=6, stack=4)
     with client.writer() as writer:
         writer.write(frames, actions, rewards, terminated=True, priorities=td_errors)

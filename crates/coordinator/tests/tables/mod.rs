@@ -3,21 +3,21 @@
 use coordinator::spread::{Masses, SamplePoint};
 use rand::{Rng, RngExt};
 use replay::testing::statistics::{BATCH, CONSTANT, Drawn, EXPONENT, SIZES_AND_SCALES, items_of};
-use replay::testing::{self, Lane, NOOP, one_step};
+use replay::testing::{self, LaneBuilder, NOOP, one_step};
 use replay::{Draw, ItemKey, ItemView, LaneKey, Store, StoreOptions, TableOptions};
 
 const LANE: LaneKey = LaneKey { actor: 0, incarnation: 1, lane: 0 };
 
 pub struct Shards {
     /// A store and the lane that writes to it.
-    shards: Vec<(Store, Lane)>,
+    shards: Vec<(Store, LaneBuilder)>,
     /// By shard and item. The item's number is its slot: nothing is ever overwritten here.
     pub priorities: Vec<Vec<f64>>,
 }
 
 impl Shards {
     pub fn new(rng: &mut impl Rng) -> Self {
-        let shards = (1..=4).map(|incarnation| (store(incarnation), Lane::new(LANE))).collect();
+        let shards = (1..=4).map(|incarnation| (store(incarnation), LaneBuilder::new(LANE))).collect();
         let mut shards = Self { shards, priorities: vec![Vec::new(); 4] };
         for (index, (size, scale)) in SIZES_AND_SCALES.into_iter().enumerate() {
             let priorities: Vec<f64> = (0..size).map(|_| scale * rng.random_range(0.05..1.0)).collect();

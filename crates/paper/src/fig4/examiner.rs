@@ -9,7 +9,7 @@
 
 use agents::TensorBatch;
 use learner::Learner;
-use lockstep::Watch;
+use lockstep::UpdateObserver;
 use tch::{Device, Kind, Tensor};
 
 use super::real::Real;
@@ -37,12 +37,12 @@ impl Examiner {
     }
 }
 
-impl Watch for Examiner {
+impl UpdateObserver for Examiner {
     fn before(&mut self, learner: &Learner, batch: &TensorBatch) {
         if !learner.updates().is_multiple_of(self.every) {
             return;
         }
-        let pass = learner.examine(batch);
+        let pass = learner.evaluate_loss(batch);
         let (q, targets) = (numbers(&pass.q), numbers(&pass.targets));
         // The return of one step is its reward; of several, their sum with what entropy adds between.
         let (actions, returns) = (numbers(&batch.actions), numbers(&batch.returns));

@@ -250,7 +250,7 @@ fn boot() -> String {
 /// Why a slot cannot be locked or opened.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
-    #[error("cannot {what} in the data directory")]
+    #[error("cannot {what} in the data directory; check the permissions and free space of --data-dir")]
     Io { what: &'static str, source: io::Error },
     /// All slots are locked.
     #[error("{SLOTS_MAX} shards already use this data directory: give another one")]
@@ -262,7 +262,7 @@ pub enum DirectoryError {
     )]
     Format(u32),
     #[error(
-        "the file is not a snapshot of a replay shard, or it is truncated: take a new one with `quiver snapshot`"
+        "the file is not a snapshot of a replay shard, or it is truncated: take a new one with 'quiver snapshot'"
     )]
     NoSnapshot,
     #[error(

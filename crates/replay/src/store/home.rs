@@ -114,7 +114,7 @@ pub enum HomeError {
     /// The options are invalid.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    #[error("cannot allocate {bytes} bytes for {name:?}")]
+    #[error("cannot allocate {bytes} bytes for {name:?}; free space, or lower replay_bytes or capacity")]
     Io {
         /// The part of the store.
         name: String,

@@ -187,10 +187,10 @@ pub enum InsertError {
     #[error("the replay already has {most} lanes, the maximum: use fewer lanes or more shards")]
     LanesFull { most: usize },
     /// A sequence or step number that counting cannot have reached.
-    #[error("sequence or step number {0} is out of range")]
+    #[error("sequence or step number {0} is out of range: count from 0")]
     NumberTooLarge(u64),
     /// Steps are numbered without gaps.
-    #[error("the next step of the lane must have number {expected}, got {got}")]
+    #[error("the next step of the lane must have number {expected}, got {got}: number steps without gaps")]
     NotContiguous { expected: u64, got: u64 },
     /// A frame without bytes, or larger than any codec can produce.
     #[error("the frame of step {step} has {bytes} bytes, must be 1 to {most}")]
@@ -234,7 +234,9 @@ pub enum InsertError {
         next_step: u64,
     },
     /// An item across two episodes.
-    #[error("the item at step {first} of length {length} extends past the episode's end at step {step}")]
+    #[error(
+        "the item at step {first} of length {length} extends past the episode's end at step {step}: keep items inside one episode"
+    )]
     ItemCrossesEnd {
         first: u64,
         length: u8,

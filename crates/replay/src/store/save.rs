@@ -290,12 +290,12 @@ fn get<T: DeserializeOwned>(input: &mut BlockReader<impl Read>) -> Result<T, Loa
 /// Why a save cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    #[error("cannot read the saved replay")]
+    #[error("cannot read the saved replay; check its permissions")]
     Io(#[source] io::Error),
     #[error("the file is no saved replay, or of another version: use the version of quiver that wrote it")]
     Foreign,
     /// Truncated, changed, or not written by `save`.
-    #[error("the saved replay is damaged ({0}): use an older one")]
+    #[error("the saved replay is damaged ({0}): use an older checkpoint or snapshot")]
     Damaged(&'static str),
     #[error(
         "the replay was saved with {name} {saved}, not {given}: set it back, or start with an empty replay"

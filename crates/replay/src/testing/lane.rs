@@ -9,17 +9,17 @@ use crate::{Chunk, LaneKey, NewItem, Step, Taken};
 /// The writer of one lane: collects steps and cuts them into numbered chunks.
 ///
 /// ```
-/// use replay::testing::{Lane, one_step, options, taken};
+/// use replay::testing::{LaneBuilder, one_step, options, taken};
 ///
 /// let mut store = replay::Store::new(options(), 1).unwrap();
-/// let mut lane = Lane::new(replay::LaneKey { actor: 0, incarnation: 1, lane: 0 });
+/// let mut lane = LaneBuilder::new(replay::LaneKey { actor: 0, incarnation: 1, lane: 0 });
 /// for number in 0..5 {
 ///     lane.push(&[number as u8], Some(taken(number)));
 /// }
 /// let chunk = lane.chunk(lane.completed().map(|first| one_step(first, 1.0)));
 /// assert_eq!(store.insert(&chunk).unwrap().items, 4);
 /// ```
-pub struct Lane {
+pub struct LaneBuilder {
     key: LaneKey,
     /// Without one, frames of any size are stored as they are.
     encoder: Option<Encoder>,
@@ -31,7 +31,7 @@ pub struct Lane {
     frames: Vec<u8>,
 }
 
-impl Lane {
+impl LaneBuilder {
     /// A new lane whose frames are not packed: each is a key frame and may have any size.
     pub fn new(key: LaneKey) -> Self {
         let (steps, frames) = (Vec::new(), Vec::new());

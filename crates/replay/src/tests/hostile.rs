@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use super::contents::contents;
 use crate::store::record::{self, Header, ItemRecord, StepRecord};
 use crate::store::{Home, Recovered};
-use crate::testing::{Lane, item, options, taken};
+use crate::testing::{LaneBuilder, item, options, taken};
 use crate::{LaneKey, Store, StoreOptions, Taken};
 
 const SALT: u64 = 0x1234_5678_9abc_def1;
@@ -72,7 +72,7 @@ fn found(records: &[Forged]) -> (TempDir, Store, Recovered) {
 
 /// Writes until the ring has come round, looking at everything all the while.
 fn use_up(store: &mut Store) {
-    let mut lane = Lane::new(LaneKey { actor: 9, incarnation: 1, lane: 0 });
+    let mut lane = LaneBuilder::new(LaneKey { actor: 9, incarnation: 1, lane: 0 });
     for number in 0..2 * RING_BYTES as u64 / 128 {
         let first = lane.next_step();
         lane.push(&[1], Some(Taken { terminated: true, ..taken(number) }));

@@ -84,9 +84,9 @@ pub enum Made {
 /// Why the secrets could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum MakeError {
-    #[error("can't read or write {path}: {error}", path = path.display())]
+    #[error("can't read or write {path}: {error}; check its permissions, or choose another --out", path = path.display())]
     File { path: PathBuf, error: io::Error },
-    #[error("--host {0:?} is neither a name nor an address")]
+    #[error("--host {0:?} is neither a name nor an address: give a DNS name or an IP address")]
     Host(String),
     /// A token file that was changed by hand.
     #[error(
@@ -101,7 +101,7 @@ pub enum MakeError {
     )]
     MissingAuthority(PathBuf),
     /// An invalid host, or a key that was changed by hand.
-    #[error("can't create certificates: {0}")]
+    #[error("can't create certificates: {0}; check --host, or delete the keys in the folder")]
     Certificate(#[from] rcgen::Error),
 }
 

@@ -5,7 +5,7 @@ use super::Definition;
 
 pub(super) static DEFINITION: Definition = Definition {
     name: "reaper",
-    about: "|TD| by how much of its episode's error is resolved",
+    about: "|TD| times the reliability of its target, a variant of ReaPER",
     title: "ReaPER",
     uses_priorities: true,
     needs_soft_policy: false,
