@@ -15,8 +15,9 @@ fn main() -> ExitCode {
 
 fn run_command() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let (command, more) = (arguments.next().filter(|text| text.starts_with('{')), arguments.next());
-    let (Some(command), None) = (command, more) else {
+    // A command is a JSON object, or a JSON string if it has no fields.
+    let command = arguments.next().filter(|text| text.starts_with(['{', '"']));
+    let (Some(command), None) = (command, arguments.next()) else {
         bail!("this program is started by 'quiver paper': run 'quiver paper --help'");
     };
     let command = serde_json::from_str(&command).context(
