@@ -11,9 +11,11 @@ use crate::output::print_line;
 
 /// Make a certificate authority, certificates and tokens for a cluster on several machines
 ///
-/// Creates one folder per role. Give each process its folder with --secrets: connections between machines then use TLS, and
-/// a caller may use only the methods of its role. A leaked folder impersonates no other role. Run the command again on the
-/// same folder to renew: it keeps what is still valid, adds hosts, and replaces certificates that expire within 30 days.
+/// Creates one folder per role. Give each process its folder with --secrets: connections between machines then use TLS,
+/// and a caller may use only the methods of its role. Credentials from one role's folder cannot be used for another
+/// role. (The folder `client` has the roles actor, learner and admin.) The folder `authority` can issue credentials for
+/// any role: keep it offline. Run the command again on the same folder to renew: it keeps what is still valid, adds
+/// hosts, and replaces certificates that expire within 30 days.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Certs {

@@ -31,11 +31,11 @@ const ID_CHARACTERS_MAX: usize = 128;
     after_help = "Examples:\n  quiver-replay-server --listen 127.0.0.1:7701 --metrics-listen 127.0.0.1:9101 --data-dir /data/replay\n  quiver-replay-server --data-dir /data/elsewhere --restore shard-0.snapshot"
 )]
 pub struct Args {
-    /// Address to serve on: host:port, or unix:/path for this machine only. Port 0 picks a free port and logs it
+    /// Address to serve on: host:port, or unix:/path for this machine only. Port 0 selects a free port, which the log reports
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7701")]
     pub listen: Address,
 
-    /// Use TLS: accept only callers authorized by the secrets in this directory ('quiver certs' creates it: replay)
+    /// Serve over TLS and reject unauthorized callers. DIR is the folder `replay` that `quiver certs` created
     #[arg(long, value_name = "DIR", env = "QUIVER_SECRETS", hide_env_values = true)]
     pub secrets: Option<PathBuf>,
 
@@ -52,11 +52,11 @@ pub struct Args {
     #[arg(long, value_name = "none|SECONDS|always", default_value = "10")]
     pub fsync: Fsync,
 
-    /// Start with the contents of this snapshot (made by `quiver snapshot`). The data directory must have an empty slot
+    /// Start with the contents and the id of this snapshot (made by `quiver snapshot`). With --data-dir, the shard takes the first slot that no other shard has locked, and this slot must be empty
     #[arg(long, value_name = "FILE")]
     pub restore: Option<PathBuf>,
 
-    /// The shard's permanent id for learner and actors [default: random; with --data-dir, the slot's id]
+    /// The shard's permanent id for learner and actors [default: random; with --data-dir, the slot's id; with --restore, the snapshot's id]
     #[arg(long, value_name = "NAME", conflicts_with = "data_dir")]
     pub id: Option<String>,
 

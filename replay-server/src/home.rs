@@ -78,8 +78,7 @@ impl StoreLocation {
         self.slot.is_some()
     }
 
-    /// Opens the store of a former process, if there is one. If anything of it was lost, it gets a new incarnation:
-    /// counters start at 0, and old keys become invalid.
+    /// Opens the store of a former process, if there is one. It gets a new incarnation if anything of it was lost, and after every reboot of the machine: counters start at 0, and old keys become invalid.
     pub fn recover(&mut self) -> Result<Option<(StoreManifest, Store, Recovered)>, Refusal> {
         if let Some(restored) = self.restored.take() {
             return Ok(Some(restored));

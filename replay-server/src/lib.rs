@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Reading order: [`shard`] decides, [`home`] is where its store lives, [`owner`] serialises access to it, [`service`]
-//! handles the calls, `writers` holds insert streams that wait for their allowance. Messages are bounded in `codec`
-//! before they are decoded, and validated in `proto` and `convert`; [`Refusal`] lists the reasons why the shard itself
-//! refuses a call.
+//! handles the calls, `writers` holds insert streams that wait for their allowance. Messages are bounded in
+//! `message_bounds` before they are decoded, and validated in `proto` and `convert`; [`Refusal`] lists the reasons why
+//! the shard itself refuses a call.
 #![forbid(unsafe_code)]
 
 pub mod config;

@@ -48,7 +48,7 @@ impl BoundedMessage for v1::InsertRequest {
     }
 }
 
-/// A number takes one byte on the wire and eight in memory at worst. The size limit of the message is bound enough.
+/// A decoded list needs at most 8 times its encoded size, so the message size limit is a sufficient bound.
 impl BoundedMessage for v1::UpdatePrioritiesRequest {}
 
 impl BoundedMessage for v1::ConfigureRequest {}

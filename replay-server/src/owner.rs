@@ -5,7 +5,7 @@
 //! its thread. Each job sees the shard as the previous one left it. After each job, the state that tasks wait for is
 //! published:
 //!
-//! - the *phase* (configured, finished) changes twice in the lifetime of a shard. Every writer watches it.
+//! - the *phase* (configured, finished) changes rarely: at the first grant, at the end of the run, and when a newer learner continues a finished run. Every writer watches it.
 //! - the number of *inserts* changes all the time. Only a grant that waits for inserts watches it.
 //! - a *turn* goes to one blocked writer at a time, first come, first served. Waking all of them for each granted
 //!   insert would be a thousand wake-ups for one chunk.

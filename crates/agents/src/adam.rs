@@ -1,6 +1,5 @@
-//! Adam (Kingma and Ba 2015) over one flat tensor, with a state that can be saved.
-//!
-//! libtorch's own optimiser keeps its moments to itself, and a run that can't save them can't be resumed exactly.
+//! Adam (Kingma and Ba 2015) over one flat tensor, with a state that can be saved. tch does not expose the moments of
+//! libtorch's own optimizer, and a run that can't save them can't be resumed exactly.
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use tch::{Device, Kind, Tensor};
@@ -106,13 +105,13 @@ impl Adam {
         let file =
             SafeTensors::deserialize(bytes).map_err(|error| WeightsError::Format(error.to_string()))?;
         let count = self.first.numel();
-        let find = |name: &str, dtype, shape: &[usize]| match file.tensor(name) {
+        let find = |name: &str, what, dtype, shape: &[usize]| match file.tensor(name) {
             Ok(tensor) if tensor.dtype() == dtype && tensor.shape() == shape => Ok(tensor.data().to_vec()),
-            _ => Err(WeightsError::Mismatch(format!("optimiser's {name} is missing or of another size"))),
+            _ => Err(WeightsError::Mismatch(format!("Adam's {what} is missing or has another size"))),
         };
-        let first = find("first", Dtype::F32, &[count])?;
-        let second = find("second", Dtype::F32, &[count])?;
-        let step = find("step", Dtype::I64, &[])?;
+        let first = find("first", "first moment", Dtype::F32, &[count])?;
+        let second = find("second", "second moment", Dtype::F32, &[count])?;
+        let step = find("step", "step count", Dtype::I64, &[])?;
         let tensor = |bytes: &[u8]| Tensor::from_data_size(bytes, &[count as i64], Kind::Float);
         self.first.copy_(&tensor(&first));
         self.second.copy_(&tensor(&second));
@@ -121,7 +120,7 @@ impl Adam {
     }
 }
 
-/// What the root of the second moment is put through before the division.
+/// Denominator of the Adam update, with bias correction and step size folded in: sqrt(v)·slope + offset.
 #[derive(Clone, Copy)]
 struct Line {
     slope: f64,

@@ -36,7 +36,7 @@ impl Returns {
         }
     }
 
-    /// Whether nothing after this step counts: the game is over, or a life is lost and that ends the return.
+    /// Whether the step is terminal for learning (no bootstrap): the episode terminated, or a life was lost and `life_loss_ends` is set.
     pub fn ends(&self, step: &Taken) -> bool {
         step.terminated || (self.life_loss_ends && step.life_lost)
     }

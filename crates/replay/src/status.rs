@@ -34,7 +34,7 @@ impl TableStatus {
 pub struct ShardStatus {
     /// The shard's permanent identity.
     pub id: String,
-    /// Which start of the shard the totals belong to; part of every item's key.
+    /// Random number that the totals belong to; part of every item's key. Kept as long as the shard keeps all its data, also across SIGKILL.
     pub incarnation: u32,
     /// A learner has configured the shard.
     pub configured: bool,
@@ -48,7 +48,7 @@ pub struct ShardStatus {
     pub inserts_allowed: u64,
     /// Insert streams that are blocked until the learner grants more.
     pub writers_blocked: u32,
-    /// Totals over all tables since the incarnation began.
+    /// Totals of chunks and steps since the incarnation began.
     pub counters: Counters,
     /// The tables, in the order of their configuration.
     pub tables: Vec<TableStatus>,

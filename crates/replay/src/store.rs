@@ -13,9 +13,7 @@
 //! **Bounds.** `bytes_max` bounds the chunks, `capacity` the items, a constant the lanes. Of a lane without chunks only
 //! the cursor remains, until a newer incarnation of its actor appears.
 //!
-//! **Order of writes.** A process may die between any two instructions. So before a chunk is overwritten, the state
-//! excludes it and its lane's cursor is persisted. Slots change before the chunk that fills them is complete. A chunk
-//! is valid from the last word of its header.
+//! **Order of writes.** A process may die between any two instructions. `insert` writes in this order: (1) persist the lane cursor of the oldest chunk and exclude the chunk in the state page, (2) update the slots of the new items, (3) overwrite the old chunk, (4) write the last word of the new chunk's header. Recovery accepts a chunk only if that word is valid.
 
 pub(crate) mod insert;
 pub(crate) mod item;

@@ -32,7 +32,7 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Emulator frames, the unit of budgets in the literature.
+    /// Emulator frames, the budget unit of the DQN Atari papers.
     Frames,
     /// Agent steps: decisions of the agent, one per `frame_skip` frames.
     AgentSteps,
