@@ -66,10 +66,10 @@ telemetry::metrics! {
             new.histogram("quiver_replay_sample_seconds", "Time to sample the items of one request", SECONDS),
         pub(crate) insert_seconds: Histogram =
             new.histogram("quiver_replay_insert_seconds", "Time to store one chunk", SECONDS),
-        drawn_priority: Histogram =
-            new.histogram("quiver_replay_drawn_priority", "Priorities of sampled transitions", PRIORITY),
-        drawn_age: Histogram = new.histogram(
-            "quiver_replay_drawn_age_inserts",
+        sampled_priority: Histogram =
+            new.histogram("quiver_replay_sampled_priority", "Priorities of sampled transitions", PRIORITY),
+        sampled_age: Histogram = new.histogram(
+            "quiver_replay_sampled_age_inserts",
             "Age of sampled transitions, in inserts since their own insert",
             AGE,
         ),
@@ -132,7 +132,7 @@ impl Metrics {
 
     /// Records a sampled batch at once.
     pub(crate) fn drawn(&self, batch: &proto::v1::Batch) {
-        let (priorities, ages) = (self.drawn_priority.local(), self.drawn_age.local());
+        let (priorities, ages) = (self.sampled_priority.local(), self.sampled_age.local());
         batch.priorities.iter().for_each(|&priority| priorities.observe(priority));
         batch.ages_inserts.iter().for_each(|&age| ages.observe(age as f64));
         priorities.flush();
