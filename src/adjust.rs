@@ -14,8 +14,9 @@ use crate::certs::SecretsArgs;
 use crate::output::print_line;
 use crate::processes;
 
-/// Change settings of an active run: samples_per_insert, min_size, capacity, priority_exponent, without_shards The
-/// learner checks all changes first and refuses any that would stall the run. Changes are saved in the run directory
+/// Change settings of an active run: samples_per_insert, min_size, capacity, priority_exponent, without_shards
+///
+/// The learner checks all changes first and refuses any that would stall the run. Changes are saved in the run directory
 /// and survive `--resume`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]

@@ -77,7 +77,7 @@ impl Certs {
 /// The credentials of a command.
 #[derive(Args, Clone, Debug)]
 pub struct SecretsArgs {
-    /// Folder with your credentials, for a cluster that requires them ('quiver certs' creates it: admin)
+    /// Connect over TLS. DIR is the folder `admin` that `quiver certs` created
     #[arg(long, value_name = "DIR", env = "QUIVER_SECRETS", hide_env_values = true)]
     secrets: Option<PathBuf>,
 }

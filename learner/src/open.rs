@@ -175,8 +175,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let run = folder.path().join("run");
         reopened(&run, &[]).unwrap();
-        let adjusted = [("samples_per_insert".to_owned(), "4".to_owned())];
-        run::adjusted::save(&run, &adjusted.into()).unwrap();
+        let changes = [("samples_per_insert".to_owned(), "4".to_owned())];
+        adjusted::save(&run, &changes.into()).unwrap();
         // The learner applies the adjusted values to its settings before it opens the run.
         reopened(&run, &[("samples_per_insert", "4")]).unwrap();
         assert!(reopened(&run, &[("samples_per_insert", "2")]).unwrap_err().contains("from 4 to 2"));

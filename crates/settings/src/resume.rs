@@ -1,6 +1,6 @@
-//! Which settings may change when a run is resumed: its end, its device, its processes, its evaluations and checkpoints.
-//! Settings that change what is learned stay. One exception: another end moves the learning-rate schedule if
-//! `learning_rate_decay` is below 1.
+//! Which settings may change when a run is resumed: its end, its device, its processes, its evaluations and
+//! checkpoints. Settings that change what is learned stay. One exception: another end moves the learning-rate schedule
+//! if `learning_rate_decay` is below 1.
 //!
 //! `quiver train --resume` and a learner that is started by hand apply the same rule.
 
@@ -23,8 +23,8 @@ const FREE: [&str; 13] = [
     "baselines",
 ];
 
-/// Settings that may also change in a cluster, because its actors start new games on resume. In lockstep they are part of
-/// the sequence that is repeated bit for bit.
+/// Settings that may also change in a cluster, because its actors start new games on resume. In lockstep they are part
+/// of the sequence that is repeated bit for bit.
 const FREE_IN_CLUSTER: [&str; 3] = ["lanes", "chunk_steps", "without_shards"];
 
 /// A setting that a resumed run must not change, with its value in the run and the requested one.
