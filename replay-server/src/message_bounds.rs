@@ -189,7 +189,7 @@ where
         // tonic hands over the whole message in one contiguous buffer.
         debug_assert_eq!(source.chunk().len(), source.remaining());
         if let Err(refusal) = D::Item::check_bounds(source.chunk()) {
-            self.metrics.refused(&refusal);
+            self.metrics.record_refusal(&refusal);
             return Err(refusal.status());
         }
         self.inner.decode(source)

@@ -16,12 +16,13 @@ pub struct Counters {
     /// Steps stored, final observations included.
     pub steps: u64,
     /// Steps stored with an action: agent steps.
-    pub actions: u64,
+    pub agent_steps: u64,
     /// Items dropped on arrival because frames that they need were lost or reclaimed.
     pub items_without_frames: u64,
 }
 
-/// Totals of one table since the store's incarnation began. They only grow, except `samples`: `Store::undo_draws` takes back samples that were not delivered.
+/// Totals of one table since the store's incarnation began. They only grow, except `samples`: `Store::undo_draws` takes
+/// back samples that were not delivered.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct TableCounters {
