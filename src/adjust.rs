@@ -1,4 +1,4 @@
-//! `quiver adjust`: changes a running run's samples-per-insert ratio, its replay size, or the shards it uses.
+//! `quiver adjust`: changes settings of an active run.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ use crate::certs::SecretsArgs;
 use crate::output::print_line;
 use crate::processes;
 
-/// Change a running run: its samples-per-insert ratio, its replay size, its shards
+/// Change settings of an active run: samples_per_insert, min_size, capacity, priority_exponent, without_shards
 ///
 /// The learner checks all changes first and refuses any that would stall the run. Changes are saved in the run directory
-/// and stay in force when the run is resumed.
+/// and survive `--resume`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Adjust {

@@ -11,9 +11,11 @@ use crate::output::print_line;
 
 /// Make a certificate authority, certificates and tokens for a cluster on several machines
 ///
-/// Creates one folder per role. Give each process its folder with --secrets: connections between machines then use TLS, and
-/// a caller may use only the methods of its role. A leaked folder impersonates no other role. Run the command again on the
-/// same folder to renew: it keeps what is still valid, adds hosts, and replaces certificates that expire within 30 days.
+/// Creates one folder per role. Give each process its folder with --secrets: connections between machines then use TLS,
+/// and a caller may use only the methods of its role. Credentials from one role's folder cannot be used for another
+/// role. (The folder `client` has the roles actor, learner and admin.) The folder `authority` can issue credentials for
+/// any role: keep it offline. Run the command again on the same folder to renew: it keeps what is still valid, adds
+/// hosts, and replaces certificates that expire within 30 days.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Certs {
@@ -75,7 +77,7 @@ impl Certs {
 /// The credentials of a command.
 #[derive(Args, Clone, Debug)]
 pub struct SecretsArgs {
-    /// Folder with your credentials, for a cluster that requires them ('quiver certs' creates it: admin)
+    /// Connect over TLS. DIR is the folder `admin` that `quiver certs` created
     #[arg(long, value_name = "DIR", env = "QUIVER_SECRETS", hide_env_values = true)]
     secrets: Option<PathBuf>,
 }

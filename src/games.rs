@@ -9,9 +9,9 @@ use crate::output::{print_line, print_note};
 /// List all games
 #[derive(Args)]
 #[command(after_help = "\
-Names ignore case, dashes and underscores, and Gym's names are accepted: MsPacman, ms-pacman and
-ALE/MsPacman-v5 all mean ms_pacman. The task is that of Quiver's settings: sticky actions as configured, CartPole
-with 200 steps as in v0. Ids with -ram are refused.")]
+Game names are case-insensitive; dashes and underscores are ignored. Gym ids are accepted: MsPacman, ms-pacman and
+ALE/MsPacman-v5 all select ms_pacman. A Gym id selects only the game. Quiver's settings still apply, for example
+sticky_actions, and 200 steps per CartPole episode. RAM variants (-ram) are not supported.")]
 pub struct Games {}
 
 /// Assumed width of a terminal that does not set COLUMNS.

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use clap::Args;
 
 use crate::output::print_line;
@@ -18,18 +18,23 @@ const RESPONSE_BYTES_MAX: u64 = 64 << 10;
 /// Query a process's /healthz; exit with 0 if it is healthy
 #[derive(Args)]
 pub struct HealthCommand {
-    /// Metrics address of the process (its --metrics-listen). The default is that of the container images; elsewhere a
-    /// process takes a free port, which its log and processes.json name
+    /// Metrics address of the process (its --metrics-listen). The default is the port used in the container images.
+    /// Outside containers the port is chosen at start; find it in the log or in processes.json
     #[arg(value_name = "ADDR", default_value = "127.0.0.1:9100")]
     address: SocketAddr,
 }
 
 impl HealthCommand {
     pub fn run(&self) -> anyhow::Result<()> {
-        let answer = ask(self.address).with_context(|| format!(
-                "no response from {}; check the address and that the process runs: its log names its metrics address",
+        let connected = TcpStream::connect_timeout(&self.address, TIMEOUT).map_err(|error| {
+            anyhow!(
+                "cannot connect to {}: {error}. Check that the process is running; its log shows its metrics address",
                 self.address
-            ))?;
+            )
+        })?;
+        let answer = ask(connected, self.address).with_context(|| {
+            format!("{} accepts connections but does not answer; see its log", self.address)
+        })?;
         let (status, text) = parse(&answer).with_context(|| {
             format!("{} did not send an HTTP response: is it a Quiver process?", self.address)
         })?;
@@ -38,8 +43,7 @@ impl HealthCommand {
     }
 }
 
-fn ask(address: SocketAddr) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+fn ask(mut stream: TcpStream, address: SocketAddr) -> std::io::Result<String> {
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     write!(stream, "GET /healthz HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
@@ -96,6 +100,6 @@ mod tests {
     fn an_address_without_a_listener_is_unhealthy() {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let error = HealthCommand { address }.run().unwrap_err();
-        assert!(format!("{error:#}").contains("no response from"), "{error:#}");
+        assert!(format!("{error:#}").starts_with("cannot connect to"), "{error:#}");
     }
 }

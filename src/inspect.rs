@@ -29,7 +29,7 @@ use run_shards::RunShards;
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Inspect {
-    /// A running run (its directory, or its name below runs/), or a shard's address: host:port or unix:/path
+    /// An active run (its directory, or its name below runs/), or a shard's address: host:port or unix:/path
     target: String,
     /// The table to inspect [default: the first]
     #[arg(long, default_value = "", hide_default_value = true)]
@@ -55,7 +55,7 @@ pub struct Inspect {
 
 const EXAMPLES: &str = "\
 Examples:
-  quiver inspect pong-ver-seed0                    all shards of a running run
+  quiver inspect pong-ver-seed0                    all shards of an active run
   quiver inspect pong-ver-seed0 --watch            the same, updated every 2 seconds
   quiver inspect 127.0.0.1:7701 --top 20 --json    one shard, as JSON
   quiver inspect 127.0.0.1:7701 --item 81:3:1045 --out item.png";

@@ -17,7 +17,8 @@ pub fn addresses(target: &str, prefix: &str) -> anyhow::Result<Vec<Address>> {
         return match target.parse::<Address>() {
             Ok(address) => Ok(vec![address]),
             Err(_) => bail!(
-                "no run '{target}' below runs/; for a process elsewhere, give its address: host:port or unix:/path"
+                "{}; for a process elsewhere, give its address: host:port or unix:/path",
+                runs::not_found(Path::new(target))
             ),
         };
     }

@@ -16,9 +16,7 @@ pub const RUNS: &str = "runs";
 pub fn open(name: &Path) -> anyhow::Result<(PathBuf, Resolved)> {
     let path = find(name);
     if !path.exists() {
-        let known = names();
-        let hint = hint(&name.to_string_lossy(), known.iter().map(String::as_str));
-        bail!("no run {}{hint}: start one with 'quiver train', or name another", name.display());
+        bail!("{}; start one with 'quiver train', or name another", not_found(name));
     }
     let resolved = read_settings(&path)?;
     Ok((path, resolved))
@@ -28,6 +26,14 @@ pub fn open(name: &Path) -> anyhow::Result<(PathBuf, Resolved)> {
 pub fn find(name: &Path) -> PathBuf {
     let below = Path::new(RUNS).join(name);
     if !name.exists() && below.exists() { below } else { name.to_owned() }
+}
+
+/// States that there is no run `name`, where it was searched for, and the nearest name.
+pub fn not_found(name: &Path) -> String {
+    let (known, below) = (names(), Path::new(RUNS).join(name));
+    let hint = hint(&name.to_string_lossy(), known.iter().map(String::as_str));
+    let name = name.display();
+    format!("no run {name}{hint}: there is no directory {name} or {}", below.display())
 }
 
 fn names() -> Vec<String> {

@@ -45,19 +45,22 @@ pub fn play(
     let untrained = play(PlayerKind::Agent(&*agent, &network, behaviour), "untrained", episodes)?;
 
     let actions = envs::make(games.game, games.options, 0)?.spec().actions.clone();
-    let hold = |action: usize, count: usize| {
+    let play_constant = |action: usize, count: usize| {
         play(PlayerKind::Constant(action), &format!("constant {}", actions[action]), count)
     };
     let trials: Vec<_> = (0..actions.len())
         .map(|action| {
-            hold(action, TRIAL_GAMES.min(episodes)).map(|(_, scores)| Evaluation::mean_and_error(&scores))
+            play_constant(action, TRIAL_GAMES.min(episodes))
+                .map(|(_, scores)| Evaluation::mean_and_error(&scores))
         })
         .collect::<Result<_, _>>()?;
     // An action is promising if its upper confidence bound reaches the best lower bound.
-    let bar = trials.iter().map(|(mean, error)| mean - 2.0 * error).fold(f64::MIN, f64::max);
-    let promising = (0..trials.len()).filter(|&action| trials[action].0 + 2.0 * trials[action].1 >= bar);
-    let held: Vec<_> = promising.map(|action| hold(action, episodes)).collect::<Result<_, _>>()?;
+    let best_lower_bound = trials.iter().map(|(mean, error)| mean - 2.0 * error).fold(f64::MIN, f64::max);
+    let promising =
+        (0..trials.len()).filter(|&action| trials[action].0 + 2.0 * trials[action].1 >= best_lower_bound);
+    let candidates: Vec<_> =
+        promising.map(|action| play_constant(action, episodes)).collect::<Result<_, _>>()?;
     let mean = |scored: &BaselineScores| Evaluation::mean_and_error(&scored.1).0;
-    let best = held.into_iter().max_by(|a, b| mean(a).total_cmp(&mean(b)));
+    let best = candidates.into_iter().max_by(|a, b| mean(a).total_cmp(&mean(b)));
     Ok([random, untrained].into_iter().chain(best).collect())
 }

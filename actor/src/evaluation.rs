@@ -35,12 +35,22 @@ pub struct EvaluationGames<'a> {
     pub seed: u64,
 }
 
+/// Why a game ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GameEnd {
+    /// By its own rules.
+    Terminated,
+    /// By the time limit.
+    TimeLimit,
+}
+
 /// One game in progress.
 pub struct Game {
     environment: Box<dyn Environment>,
     stack: FrameStack,
     rng: ChaCha8Rng,
     score: f64,
+    end: Option<GameEnd>,
 }
 
 impl Game {
@@ -51,7 +61,7 @@ impl Game {
         let mut stack = FrameStack::new(games.stack, environment.spec().observation.bytes());
         stack.reset(environment.observation());
         let rng = seed::generator(games.seed, Purpose::EvaluationActions, &[number]);
-        Ok(Self { environment, stack, rng, score: 0.0 })
+        Ok(Self { environment, stack, rng, score: 0.0, end: None })
     }
 
     /// The state to act on.
@@ -61,6 +71,11 @@ impl Game {
 
     pub fn score(&self) -> f64 {
         self.score
+    }
+
+    /// Why the game has ended; `None` while it runs.
+    pub fn end(&self) -> Option<GameEnd> {
+        self.end
     }
 
     /// The current picture, for people.
@@ -84,6 +99,11 @@ impl Game {
         let outcome = self.environment.step(action);
         self.score += f64::from(outcome.reward);
         self.stack.push(self.environment.observation());
+        if outcome.truncated {
+            self.end = Some(GameEnd::TimeLimit);
+        } else if outcome.terminated {
+            self.end = Some(GameEnd::Terminated);
+        }
         outcome.done()
     }
 }

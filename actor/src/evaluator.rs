@@ -1,4 +1,5 @@
 //! The main loop of an evaluator: wait for an evaluation request, play whole games with its weights, report the scores.
+#![allow(clippy::disallowed_methods, reason = "the evaluator measures how long an evaluation takes")]
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -56,7 +57,7 @@ impl Evaluator {
             let elapsed_seconds = started.elapsed().as_secs_f64();
             info!(evaluation = number, frames, mean, standard_error, elapsed_seconds, "evaluation completed");
             let report = Report::Evaluation { number, players };
-            runtime.block_on(self.member.membership.report_surely(report));
+            runtime.block_on(self.member.membership.report_and_wait(report));
             self.member.metrics.evaluations.inc();
             self.completed.push_back(number);
             if self.completed.len() > COMPLETED_MAX {

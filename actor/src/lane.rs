@@ -66,7 +66,8 @@ struct LaneState {
     steps: u64,
     /// Steps whose transitions are not complete, oldest first.
     window: VecDeque<PendingStep>,
-    /// Transitions that wait for their last frame, which is the next one: first step, length, priority.
+    /// Completed transitions whose final observation is not yet in a chunk; they are added with the next step. (first
+    /// step, length, priority)
     ready: Vec<(u64, u8, Option<f64>)>,
 }
 

@@ -16,7 +16,7 @@ telemetry::metrics! {
         pub episodes: IntCounter = new.counter("quiver_actor_episodes_total", "Completed episodes"),
         pub episode_score: Gauge = new.gauge("quiver_actor_episode_score", "Unclipped score of the newest episode"),
         pub reports_dropped: IntCounter =
-            new.counter("quiver_actor_reports_dropped_total", "Episode reports that could not be sent"),
+            new.counter("quiver_actor_reports_dropped_total", "Episode reports dropped because the queue was full"),
         pub lanes: IntGauge = new.count("quiver_actor_lanes", "Environments stepped together"),
         pub step_seconds: Histogram =
             new.histogram("quiver_actor_step_seconds", "Time of one agent step in all lanes", SECONDS),
@@ -26,18 +26,18 @@ telemetry::metrics! {
             "Resent chunks that the shard had already stored",
         ),
         pub reconnects: IntCounter =
-            new.counter("quiver_actor_shard_reconnects_total", "Insert streams reopened after a failure"),
+            new.counter("quiver_actor_shard_reconnects_total", "Attempts to reopen an insert stream after a failure"),
         pub chunks_in_flight: IntGauge =
             new.count("quiver_actor_chunks_in_flight", "Chunks sent and not yet acknowledged"),
         pub wait_seconds: Counter =
             new.sum("quiver_actor_wait_seconds_total", "Time blocked because no shard accepted chunks"),
         pub blocked: IntGaugeVec =
-            new.counts("quiver_actor_blocked", "1 while the actor is blocked on this", "on", &BLOCKED_ON),
+            new.counts("quiver_actor_blocked", "Whether the actor is blocked, by cause (label `on`): 1 = blocked, 0 = not", "on", &BLOCKED_ON),
         pub weights_version: IntGauge = new.count("quiver_actor_weights_version", "Version of the weights in use, counted in updates"),
         pub weights_loads: IntCounter =
             new.counter("quiver_actor_weights_loads_total", "Newer weights loaded"),
         pub incarnations: IntCounter =
-            new.counter("quiver_actor_incarnations_total", "Joins of this process as a new member"),
+            new.counter("quiver_actor_incarnations_total", "Joins of this process as a new member: at the start, after an eviction, and after the set of shards changed"),
         pub evaluations: IntCounter =
             new.counter("quiver_actor_evaluations_total", "Completed evaluations"),
         pub evaluation_games: IntCounter =

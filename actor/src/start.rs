@@ -40,7 +40,7 @@ pub struct Args {
     /// Address of the learner: host:port or unix:/path
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7700")]
     learner: Address,
-    /// Use TLS, with the secrets in this directory ('quiver certs' creates it: actor)
+    /// Connect over TLS. DIR is the folder `actor` that `quiver certs` created
     #[arg(long, value_name = "DIR", env = "QUIVER_SECRETS", hide_env_values = true)]
     secrets: Option<PathBuf>,
     /// Evaluate: play whole games for their scores on request of the learner, and write nothing to the replay
@@ -164,9 +164,8 @@ impl Args {
             return Ok(None);
         }
         info!(run = joined.run, index = joined.index, incarnation = joined.incarnation, "joined the run");
-        let mut resolved: Resolved = serde_json::from_str(&joined.config).context(
-            "this actor does not know the learner's settings: run the same version of quiver on both",
-        )?;
+        let mut resolved: Resolved = serde_json::from_str(&joined.config)
+            .context("cannot parse the learner's settings: run the same version of quiver on both")?;
         if let Some(lanes) = self.lanes {
             resolved.settings.lanes = lanes;
         }

@@ -31,8 +31,8 @@ pub(crate) struct Worker {
     writers: Vec<Option<ChunkWriter>>,
     /// Shard number of each lane.
     shard_of: Vec<usize>,
-    /// Shards that were absent when this member joined.
-    absent: Vec<usize>,
+    /// Shards that were excluded when this member joined.
+    excluded: Vec<usize>,
     counted: Counted,
 }
 
@@ -53,8 +53,8 @@ impl Worker {
         let lane_count = settings.lanes as usize;
         let updates = &member.membership.updates;
         let count = updates.borrow().shards.len();
-        let absent = absent(&updates.borrow().shards);
-        let present: Vec<usize> = (0..count).filter(|shard| !absent.contains(shard)).collect();
+        let excluded = excluded(&updates.borrow().shards);
+        let present: Vec<usize> = (0..count).filter(|shard| !excluded.contains(shard)).collect();
         if present.is_empty() {
             bail!("the learner has no shards: start it with --shard");
         }
@@ -78,11 +78,13 @@ impl Worker {
             // The learner has not reached a shard without an id yet, so another shard may listen at its address.
             let entry =
                 move || updates.borrow().shards.get(shard).filter(|entry| !entry.id.is_empty()).cloned();
-            (own > 0).then(|| ChunkWriter::spawn(entry, member.credentials.clone(), hello.clone(), own, seed))
+            (own > 0).then(|| {
+                ChunkWriter::spawn(shard, entry, member.credentials.clone(), hello.clone(), own, seed)
+            })
         };
         let writers = (0..count).map(writer).collect();
         member.metrics.lanes.set(lane_count as i64);
-        Ok(Self { member, lanes, writers, shard_of, absent, counted: Counted::default() })
+        Ok(Self { member, lanes, writers, shard_of, excluded, counted: Counted::default() })
     }
 
     pub fn run(mut self, runtime: &Runtime) -> Result<MembershipEnd> {
@@ -137,7 +139,7 @@ impl Worker {
                 WriterState::Open | WriterState::Waiting(_) => {}
             }
         }
-        if absent(&self.member.membership.updates.borrow().shards) != self.absent {
+        if excluded(&self.member.membership.updates.borrow().shards) != self.excluded {
             return Ok(Some(MembershipEnd::ShardsChanged));
         }
         Ok(self.member.end())
@@ -235,6 +237,6 @@ impl Worker {
 }
 
 /// Numbers of the shards that the run continues without.
-fn absent(shards: &[ShardEntry]) -> Vec<usize> {
-    shards.iter().enumerate().filter(|(_, entry)| entry.absent).map(|(shard, _)| shard).collect()
+fn excluded(shards: &[ShardEntry]) -> Vec<usize> {
+    shards.iter().enumerate().filter(|(_, entry)| entry.excluded).map(|(shard, _)| shard).collect()
 }

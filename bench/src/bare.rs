@@ -1,7 +1,7 @@
 //! The same learning written with tch alone: libtorch's modules, loss and Adam, and nothing around them.
 //!
-//! It stands for the least that an update can cost. It computes no priorities, weighs no transition, clamps no
-//! gradient, reports no figure and never copies its target network.
+//! It is a lower bound of what an update costs. It computes no priorities, weighs no transition, clamps no gradient,
+//! reports no figure and never copies its target network.
 
 use agents::TensorBatch;
 use anyhow::Result;

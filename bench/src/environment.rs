@@ -1,9 +1,9 @@
 //! Frames per second of our Atari against the bare emulator.
 //!
-//! Both sides start a game anew, hold the same random actions for the same frames and reset when the game is over, so
-//! they play the very same games; that frames and points agree is checked after every slice. No-op starts, sticky
-//! actions and the time limit are off on our side, for the emulator alone has none. The frames that ALE plays within
-//! its own reset cost both sides time and count for neither.
+//! Both sides restart a game, hold the same random actions for the same frames and reset when the game is over, so they
+//! play the very same games; that frames and points agree is checked after every slice. No-op starts, sticky actions
+//! and the time limit are off on our side, for the emulator alone has none. The frames that ALE plays within its own
+//! reset cost both sides time and count for neither.
 
 use ale::{Action, Ale};
 use anyhow::{Result, ensure};

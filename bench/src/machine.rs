@@ -1,4 +1,4 @@
-//! What a figure needs beside it to mean anything: the processor, and how busy it was.
+//! The conditions of a measurement: the processor, and how busy it was.
 
 use std::fs;
 use std::thread::available_parallelism;

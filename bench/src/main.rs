@@ -118,7 +118,7 @@ fn main() {
     }
 }
 
-/// Measures what is asked for, and prints each section as soon as it is there.
+/// Runs the requested benchmarks, and prints each section when it is complete.
 fn run(args: &Args) -> Result<()> {
     // As a run does by default, and so that a core of ours is compared with a core of libtorch.
     tch::set_num_threads(1);

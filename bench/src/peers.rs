@@ -1,4 +1,4 @@
-//! Ours beside dm-reverb, cpprb and torchrl: the same frames, one run, one machine.
+//! Quiver compared with dm-reverb, cpprb and torchrl: the same frames, one run, one machine.
 //!
 //! The peers are Python programs in `bench/peers`, which installs them into an environment of its own and looks for
 //! their best configuration. Ours is one configuration for all rows. A ratio is best by best; above 1 is ours.

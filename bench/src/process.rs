@@ -1,4 +1,4 @@
-//! The other programs of Quiver as children: found beside this one, started, looked at, ended.
+//! The other programs of Quiver as child processes: found next to this program, started, inspected, stopped.
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 use std::collections::HashMap;
@@ -33,7 +33,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program that lies beside this one. Its log goes into `directory`.
+    /// Starts a program from the folder of this program. Its log is in `directory`.
     pub fn start<A: AsRef<OsStr>>(program: &'static str, directory: &Path, arguments: &[A]) -> Result<Self> {
         let path = env::current_exe().context("can't tell where quiver-bench is")?.with_file_name(program);
         if !path.is_file() {
@@ -50,7 +50,7 @@ impl Process {
         Ok(Self { program, child, log, status })
     }
 
-    /// Starts one of those that serve metrics, and waits until it does. It dies with this process.
+    /// Starts a program that serves metrics, and waits until it serves them. It exits with this process.
     pub fn serve(program: &'static str, directory: &Path, arguments: &[String]) -> Result<Self> {
         let status = directory.join(format!("{program}.json")).display().to_string();
         let own = ["--exit-with-parent".to_owned(), "--status-file".to_owned(), status];

@@ -30,7 +30,7 @@ const CHUNKS: [u64; 2] = [1, 50];
 /// Size of a synthetic packed frame. The table never looks inside, so small ones do.
 const FRAME_BYTES: usize = 64;
 
-/// What a step can take in the ring beside its frame, in chunks of one.
+/// Bytes of a step in the ring without its frame, in chunks of one step.
 const RECORD_BYTES_MAX: usize = 256;
 
 /// Measures tree and table.
@@ -136,7 +136,7 @@ fn table(seconds: f64) -> Result<Vec<Row>> {
     Ok(names.into_iter().zip(rates).map(|(name, rates)| row(name, rates)).collect())
 }
 
-/// As the paper's, with room for all the synthetic frames. `record_bytes` is what a step takes beside its frame.
+/// As the paper's, with room for all the synthetic frames. `record_bytes` are the bytes of a step without its frame.
 pub fn options(capacity: usize, frame_bytes: usize, record_bytes: usize) -> StoreOptions {
     let table = TableOptions {
         name: "transitions".into(),

@@ -32,7 +32,7 @@ pub const CHUNK_STEPS: u64 = 64;
 pub const ACTORS: u32 = 4;
 
 /// Chunks of an actor in flight.
-const UNDER_WAY_MAX: usize = LANES as usize;
+const IN_FLIGHT_MAX: usize = LANES as usize;
 
 /// Batches of a learner in flight.
 const PREFETCH: usize = 8;
@@ -115,10 +115,11 @@ impl ShardFixture {
             let frames = recordings[actor as usize % recordings.len()].clone();
             let chunks = Writer::new(actor, frames, spec.codec, spec.actions);
             let writer = rpc::writer::ChunkWriter::spawn(
+                0,
                 ShardEntry::fixed(address.clone()),
                 Credentials::none(),
                 hello,
-                UNDER_WAY_MAX,
+                IN_FLIGHT_MAX,
                 actor.into(),
             );
             Actor { chunks, writer }
@@ -171,7 +172,7 @@ impl ShardFixture {
         Learner::open(&self.address, &self.spec, batch, prefetch).await
     }
 
-    /// Draws batches as long as there is `more` to do, unpacks each into a ready array, and sends new priorities back.
+    /// Samples batches while `more` is true, decodes each into a prepared array, and sends new priorities.
     pub async fn sample(&mut self, batch: usize, more: impl Fn(&Done) -> bool) -> Result<Done> {
         let mut learner = self.learner(batch, PREFETCH).await?;
         let mut done = Done::default();
@@ -309,7 +310,7 @@ fn address(transport: Transport, directory: &Path) -> Result<Address> {
     }
 }
 
-/// Tells the shard what it holds, and that it may take in whatever comes.
+/// Configures the shard, with an unlimited allowance.
 async fn connect(shard: &mut ShardClient) -> Result<()> {
     let start = Instant::now();
     let stands = loop {

@@ -1,8 +1,8 @@
-//! A shard under full load for long: does memory grow, do calls get slower, does the rate fall?
+//! A shard under full load for hours: whether memory grows, calls get slower, or the rate falls.
 //!
-//! With files and the default `--fsync`, writers and a sampler go as fast as they can, and a second sampler asks for a
-//! small batch now and then and takes the time. It begins when the ring has gone round once, so that nothing is new to
-//! the shard any more. What was seen goes into `soak.csv`, and into a picture beside it.
+//! With files and the default `--fsync`, writers and a sampler run as fast as they can, and a second sampler measures
+//! the latency of small batches at intervals. The measurement starts after the ring has been filled once, so that the
+//! shard is in its steady state. The results are written to `soak.csv`, with a picture next to it.
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 mod picture;
@@ -29,10 +29,10 @@ use crate::shard::{ACTORS, Done, ShardFixture, Transport};
 /// Transitions in the shard.
 const ITEMS: u64 = 1_000_000;
 
-/// Transitions of some 200 bytes that fill the ring's gigabyte and begin it anew.
+/// Transitions of some 200 bytes that fill the ring's gigabyte more than once.
 const WARM_UP: u64 = 8_000_000;
 
-/// Items in the batches of the sampler that goes as fast as it can, and of the one that takes the time.
+/// Items per batch of the sampler that runs as fast as it can, and of the one that measures latency.
 const LARGE: usize = 512;
 const SMALL: usize = 32;
 
@@ -41,7 +41,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 const LINES: f64 = 120.0;
 
-/// What was seen in one stretch of time.
+/// Measurements of one interval.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     pub minutes: f64,

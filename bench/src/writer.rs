@@ -99,7 +99,7 @@ fn taken(action: u16) -> Taken {
     }
 }
 
-/// An index that goes up to `count` - 1, down to 0, and so on.
+/// An index that runs up to `count` - 1, down to 0, and up again.
 fn there_and_back(number: usize, count: usize) -> usize {
     let lap = number % (2 * count - 1).max(1);
     lap.min((2 * count - 2).saturating_sub(lap))

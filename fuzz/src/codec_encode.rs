@@ -20,7 +20,7 @@ pub fn run(data: &[u8]) {
         encoder.restore(state);
     }
     let mut frame = vec![0u8; size];
-    // Each frame, how it was packed, and whether it stands alone.
+    // Each frame, how it was packed, and whether it is a key frame.
     let mut made: Vec<(Vec<u8>, Vec<u8>, bool)> = Vec::new();
     while !input.is_empty() && made.len() < FRAMES_MAX {
         let (at, count, byte) = (usize::from(input.u16()) % size, usize::from(input.byte()), input.byte());

@@ -1,4 +1,4 @@
-//! One packed frame: `decode_key` of every codec and `apply_delta`, beside a naive reading of the same tokens.
+//! One packed frame: `decode_key` of every codec and `apply_delta`, compared with a naive reading of the same tokens.
 //!
 //! Input: codec (1 byte), whether it is a delta (1), size (2), what the frame before was filled with (1), the packed
 //! frame.

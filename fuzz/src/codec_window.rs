@@ -1,4 +1,4 @@
-//! A window of packed frames: `decode_window` beside a loop that unpacks one frame after the other.
+//! A window of packed frames: `decode_window` compared with a loop that decodes one frame after the other.
 //!
 //! Input: codec (1 byte), frames that lead (1), size of a frame (1), frames wanted (1), bytes too many (1), then for
 //! each frame whether it is a key frame (1) and the packed bytes (a piece).

@@ -40,7 +40,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Steps stay within the rules, whatever the episode began with.
+/// Steps stay within the rules for any start of the episode.
 fn play(environment: &mut dyn Environment) {
     let actions = environment.spec().actions.len();
     for step in 0..STEPS {

@@ -1,4 +1,4 @@
-//! Bytes cut into numbers and pieces. Whatever is missing is 0 or empty, so every input means something.
+//! Bytes cut into numbers and pieces. Missing data is 0 or empty, so every input is valid.
 
 use replay::codec::Codec;
 

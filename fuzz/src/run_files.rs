@@ -22,11 +22,11 @@ pub fn run(data: &[u8]) {
         MANIFEST => manifest(directory.path(), file),
         EVENTS_AT => {
             fs::write(directory.path().join(EVENTS), file).expect("a file is written");
-            goes_on(directory.path());
+            resumes(directory.path());
         }
         lines => {
             fs::write(directory.path().join(LINES[lines]), file).expect("a file is written");
-            goes_on(directory.path());
+            resumes(directory.path());
         }
     }
 }
@@ -34,7 +34,7 @@ pub fn run(data: &[u8]) {
 const EVENTS_AT: usize = LINES.len();
 
 /// A resumed record continues after its last whole line, and every later line is whole.
-fn goes_on(run: &Path) {
+fn resumes(run: &Path) {
     let before = record::episodes(run);
     let mut record = Record::resume(run).expect("a record can always be resumed");
     let episode = Episode { frames: 4, score: 1.5, steps: 1, truncated: false };
@@ -56,7 +56,7 @@ fn goes_on(run: &Path) {
     assert_eq!(again.cut().expect("a record can be synced"), cut);
 }
 
-/// Whatever a manifest says, a file is given out only if it is the one that was written.
+/// For any manifest, a file is returned only if it is the one that was written.
 fn manifest(folder: &Path, manifest: &[u8]) {
     let path = written(folder);
     fs::write(path.join("manifest.json"), manifest).expect("a file is written");

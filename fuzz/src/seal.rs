@@ -1,4 +1,4 @@
-//! The right checksums over whatever bytes there are, as `docs/replay.md` lays them out.
+//! Correct checksums for any bytes, in the layout of `docs/replay.md`.
 
 const RECORD_ALIGNMENT: usize = 64;
 const RECORD_HEADER: usize = 96;

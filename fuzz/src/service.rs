@@ -1,5 +1,5 @@
-//! A whole shard behind its wire: calls come in as bytes, go through framing, counting, decoding and every check, and
-//! reach the store. Whatever they were, the shard still answers, and its snapshot is a store in good order.
+//! A whole shard behind its router: calls come in as bytes, go through framing, counting, decoding and every check, and
+//! reach the store. After any input the shard still answers, and its snapshot is a valid store.
 //!
 //! Input: whether the shard is configured (1 byte), then calls: which and how (1), messages (1), each a piece.
 
@@ -13,10 +13,10 @@ use prost::Message;
 use proto::v1;
 use proto::v1::insert_request::Message as Request;
 use replay::Store;
-use replay::store::Home;
+use replay::store::Storage;
 use replay::store::directory::DirectorySlot;
 use replay_server::config::Fsync;
-use replay_server::{Config, Server, Wire};
+use replay_server::{Config, Server, ReplayRouter};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
@@ -40,7 +40,7 @@ const CALLS_MAX: usize = 16;
 const MESSAGES_MAX: usize = 32;
 /// Room for all lanes and little more.
 const BYTES_LIMIT: u64 = 20 << 20;
-/// In a seed it stands for the incarnation of the shard, which is a random number.
+/// Placeholder in a seed for the incarnation of the shard, which is a random number.
 const OWN_INCARNATION: u32 = 1;
 /// How long a call may wait for a learner that will not come, and how long one that never waits may take.
 const WAIT: Duration = Duration::from_millis(5);
@@ -63,24 +63,24 @@ pub fn run(data: &[u8]) {
             data_dir: None,
             fsync: Fsync::Never,
             restore: None,
-            bytes_limit: BYTES_LIMIT,
-            end_with_run: false,
+            memory_limit: BYTES_LIMIT,
+            exit_with_run: false,
         };
         runtime.block_on(async {
             let server = Server::bind(&config, &Registry::new()).await.expect("a shard in memory");
-            serve(&mut server.wire(), data).await;
+            serve(&mut server.router(), data).await;
         });
     });
 }
 
-async fn serve(wire: &mut Wire, data: &[u8]) {
+async fn serve(router: &mut ReplayRouter, data: &[u8]) {
     let mut input = Input::new(data);
     let is_configured = input.byte() & 1 == 1;
-    let incarnation = info(wire).await.shard.map_or(0, |shard| shard.incarnation);
+    let incarnation = info(router).await.shard.map_or(0, |shard| shard.incarnation);
     if is_configured {
         let allowance = Some(v1::Allowance { shard_incarnation: incarnation, inserts: u64::MAX });
         let grant = v1::GrantRequest { allowance, ..grant() };
-        let (code, _) = call(wire, "Grant", framed(&grant.encode_to_vec()), PATIENCE).await;
+        let (code, _) = call(router, "Grant", framed(&grant.encode_to_vec()), PATIENCE).await;
         assert_eq!(code, Some(Code::Ok));
     }
     let mut calls = 0;
@@ -93,20 +93,20 @@ async fn serve(wire: &mut Wire, data: &[u8]) {
             let message = own(method, input.piece(), incarnation, what & SEALED != 0);
             body.extend(if what & RAW != 0 { message } else { framed(&message) });
         }
-        let (code, _) = call(wire, METHODS[method], body, WAIT).await;
+        let (code, _) = call(router, METHODS[method], body, WAIT).await;
         assert!(!matches!(code, Some(Code::Unknown | Code::Unavailable | Code::DataLoss)), "{code:?}");
     }
-    inspect(wire).await;
+    inspect(router).await;
 }
 
 /// The shard still answers, and what it holds can be restored elsewhere.
-async fn inspect(wire: &mut Wire) {
-    let info = info(wire).await;
-    let mut answer = call(wire, "Snapshot", framed(&[]), PATIENCE).await;
+async fn inspect(router: &mut ReplayRouter) {
+    let info = info(router).await;
+    let mut answer = call(router, "Snapshot", framed(&[]), PATIENCE).await;
     while answer.0 == Some(Code::ResourceExhausted) {
         // Another one was given up and its place is about to be free.
         tokio::task::yield_now().await;
-        answer = call(wire, "Snapshot", framed(&[]), PATIENCE).await;
+        answer = call(router, "Snapshot", framed(&[]), PATIENCE).await;
     }
     let (code, pieces) = answer;
     let Some(spec) = info.store.map(|store| proto::convert::store(store).expect("its own")) else {
@@ -119,7 +119,7 @@ async fn inspect(wire: &mut Wire) {
     let mut input = file.as_slice();
     let (_, holds) = DirectorySlot::read_snapshot_head(&mut input).expect("a snapshot has a head");
     assert_eq!(holds.options, spec.options);
-    let restored = Store::restore(small::INCARNATION, Home::in_memory(), &mut input);
+    let restored = Store::restore(small::INCARNATION, Storage::in_memory(), &mut input);
     let (mut store, recovered) = restored.expect("a snapshot can be restored");
     assert!(recovered.is_whole(), "{recovered:?}");
     let items = small::contents(&store).len() as u64;
@@ -130,15 +130,15 @@ async fn inspect(wire: &mut Wire) {
     }
 }
 
-async fn info(wire: &mut Wire) -> v1::InfoReply {
-    let (code, replies) = call(wire, "Info", framed(&[]), PATIENCE).await;
+async fn info(router: &mut ReplayRouter) -> v1::InfoReply {
+    let (code, replies) = call(router, "Info", framed(&[]), PATIENCE).await;
     assert_eq!(code, Some(Code::Ok), "a shard always says where it stands");
     v1::InfoReply::decode(replies[0].clone()).expect("its own")
 }
 
 /// Makes one call to its end: the status, if it came in time, and the replies.
 async fn call(
-    wire: &mut Wire,
+    router: &mut ReplayRouter,
     method: &str,
     body: Vec<u8>,
     patience: Duration,
@@ -149,7 +149,7 @@ async fn call(
         .body(Body::new(Full::<Bytes>::from(body)))
         .expect("a request");
     let answer = async {
-        let (head, body) = wire.call(request).await.expect("a status at worst").into_parts();
+        let (head, body) = router.call(request).await.expect("a status at worst").into_parts();
         let body = body.collect().await.expect("nothing breaks in memory");
         let status = body.trailers().map_or_else(|| status(&head.headers), status);
         let mut bytes = body.to_bytes();

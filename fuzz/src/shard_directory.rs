@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 
 use replay::Store;
-use replay::store::Home;
+use replay::store::Storage;
 use tempfile::TempDir;
 
 use crate::input::Input;
@@ -67,18 +67,18 @@ pub fn run(data: &[u8]) {
             set_length(&path, length - 1 - u64::from(sealed) % 64);
             assert!(open(directory).is_none(), "a file that is too short is refused");
         } else {
-            recover(directory, small::counts_can_go_on(data));
+            recover(directory, small::counts_can_grow(data));
         }
     });
 }
 
-fn recover(directory: &Path, counts_can_go_on: bool) {
+fn recover(directory: &Path, counts_can_grow: bool) {
     let (store, recovered) = open(directory).expect("files of the right size can be opened");
     let found = small::contents(&store);
     assert!(found.len() as u64 <= recovered.items);
     assert!(store.chunks() <= 2 * RING_BYTES / 128, "as many as the ring has room for, and as many lost ones");
     drop(store);
-    if !counts_can_go_on {
+    if !counts_can_grow {
         return;
     }
     // Damage is reported once.
@@ -94,11 +94,11 @@ fn recover(directory: &Path, counts_can_go_on: bool) {
 }
 
 fn open(directory: &Path) -> Option<(Store, replay::store::Recovered)> {
-    let home = Home::directory(directory, SALT, false);
-    Store::open(small::options(), INCARNATION, home).ok()
+    let storage = Storage::directory(directory, SALT, false);
+    Store::open(small::options(), INCARNATION, storage).ok()
 }
 
-/// There are four megabytes of marks, nearly all of them never used: only their beginning is written anew.
+/// There are four megabytes of marks, nearly all of them never used: only their beginning is rewritten.
 fn write(path: &Path, bytes: &[u8]) {
     let is_marks = path.ends_with("marks");
     let mut file = File::options().write(true).create(true).truncate(!is_marks).open(path).expect("a file");
@@ -125,8 +125,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
 /// What so many chunks leave in the files.
 fn image(sealed: u8, chunks: u64) -> Vec<u8> {
     let directory = TempDir::new().expect("a directory for a seed");
-    let home = Home::directory(directory.path(), SALT, true);
-    let (mut store, _) = Store::open(small::options(), INCARNATION, home).expect("a new store");
+    let storage = Storage::directory(directory.path(), SALT, true);
+    let (mut store, _) = Store::open(small::options(), INCARNATION, storage).expect("a new store");
     small::fill(&mut store, chunks);
     drop(store);
     let file = |name: &str| fs::read(directory.path().join(name)).expect("a store has its files");

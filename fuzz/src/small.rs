@@ -1,7 +1,7 @@
 //! A store of a few kilobytes, writers for it, and what must hold of it however it came about.
 
 use replay::codec::Codec;
-use replay::store::Home;
+use replay::store::Storage;
 pub use replay::testing::contents::contents;
 use replay::{
     Chunk, InitialPriority, InsertError, LaneKey, NewItem, Remover, Sampler, Store, StoreOptions,
@@ -105,7 +105,7 @@ pub fn fill(store: &mut Store, chunks: u64) {
 
 /// Numbers from 2⁶² on are refused, and no lane counts that far. From right below it a store of ours would, and
 /// then not know its own records.
-pub fn counts_can_go_on(data: &[u8]) -> bool {
+pub fn counts_can_grow(data: &[u8]) -> bool {
     let words = data.array_windows().map(|word| u64::from_le_bytes(*word));
     let mut near = words.filter(|word| ((1 << 62) - 4096..1 << 62).contains(word));
     near.next().is_none()
@@ -122,7 +122,7 @@ pub fn saved(store: &Store) -> Vec<u8> {
 /// it held.
 pub fn put_to_use(store: &mut Store) {
     let before = contents(store);
-    let again = Store::restore(store.incarnation(), Home::in_memory(), &mut saved(store).as_slice());
+    let again = Store::restore(store.incarnation(), Storage::in_memory(), &mut saved(store).as_slice());
     let (again, recovered) = again.expect("what was saved can be restored");
     assert!(recovered.is_whole(), "{recovered:?}");
     assert_eq!(contents(&again), before);

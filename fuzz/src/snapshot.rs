@@ -5,10 +5,10 @@
 use std::fs;
 use std::path::Path;
 
-use replay::store::Home;
+use replay::store::Storage;
 use replay::store::directory::{StoreManifest, DirectorySlot};
 use replay::{LoadError, Store};
-use replay_server::home::StoreLocation;
+use replay_server::location::StoreLocation;
 use replay_server::shard::Shard;
 use tempfile::TempDir;
 
@@ -64,10 +64,10 @@ fn shard(path: &Path, file: &[u8]) {
     assert_eq!(shard.status().bytes_max, spec.options.bytes_max as u64);
 }
 
-/// Whatever can be restored is a store in good order, and what can be loaded is the same one.
+/// Any snapshot that can be restored gives a valid store, and one that can be loaded gives the same store.
 fn store(file: &[u8]) {
     let loaded = Store::load(small::options(), INCARNATION, &mut &*file);
-    let restored = Store::restore(INCARNATION, Home::in_memory(), &mut &*file);
+    let restored = Store::restore(INCARNATION, Storage::in_memory(), &mut &*file);
     if let Err(LoadError::Io(error)) = &restored {
         panic!("memory can always be read: {error}");
     }
@@ -76,7 +76,7 @@ fn store(file: &[u8]) {
         return;
     };
     let found = small::contents(&restored);
-    if !small::counts_can_go_on(file) {
+    if !small::counts_can_grow(file) {
         return;
     }
     if let Ok(mut loaded) = loaded {
@@ -91,7 +91,7 @@ fn head() -> Vec<u8> {
     postcard::to_stdvec(&small::options()).expect("options can be written")
 }
 
-/// Walks over a stream as far as it goes.
+/// Walks over a stream to its last valid block.
 fn seal_stream(stream: &mut [u8]) {
     let Some(rest) = seal_records(stream) else { return };
     let Some((state, rest)) = rest.split_at_mut_checked(STATE) else { return };

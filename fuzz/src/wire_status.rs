@@ -34,7 +34,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// Every query has a result, whatever the shards reported.
+/// Every query has a result for any report of the shards.
 fn check(control: &mut Control) {
     if control.can_sample().is_ok() {
         control.sampled(BATCH);
@@ -61,7 +61,7 @@ fn check(control: &mut Control) {
 pub fn seeds() -> Vec<Vec<u8>> {
     let status = |incarnation: u32, inserts: u64, mass: f64| {
         let table = v1::TableStatus { items: inserts.min(50), mass, inserts, ..v1::TableStatus::default() };
-        let counters = v1::Counters { actions: inserts + 3, inserts, ..v1::Counters::default() };
+        let counters = v1::Counters { agent_steps: inserts + 3, inserts, ..v1::Counters::default() };
         let (counters, tables) = (Some(counters), vec![table]);
         let shard = v1::ShardStatus { id: "a".into(), incarnation, counters, tables, ..v1::ShardStatus::default() };
         piece(&shard.encode_to_vec())

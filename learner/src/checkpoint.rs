@@ -1,4 +1,4 @@
-//! The contents of a checkpoint: weights, optimiser, and the run's counters ([`RunState`]). Lockstep adds its replay
+//! The contents of a checkpoint: weights, optimizer, and the run's counters ([`RunState`]). Lockstep adds its replay
 //! and environments; in a cluster the shards store the replay themselves.
 
 use std::io;
@@ -16,14 +16,14 @@ use crate::learner::Learner;
 pub const WEIGHTS: &str = "weights.safetensors";
 /// The target network's weights.
 pub const TARGET: &str = "target.safetensors";
-pub const OPTIMISER: &str = "optimiser.safetensors";
+pub const OPTIMIZER: &str = "optimiser.safetensors";
 pub const STATE: &str = "state.bin";
 
 /// First bytes of every file of counters. Each version of the format has its own.
 const FORMAT: &str = "quiver-state-2";
 
 /// Files of the checkpoint `final`: all except the replay of lockstep.
-pub const FINAL_FILES: [&str; 4] = [WEIGHTS, TARGET, OPTIMISER, STATE];
+pub const FINAL_FILES: [&str; 4] = [WEIGHTS, TARGET, OPTIMIZER, STATE];
 
 /// Counters of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -52,9 +52,9 @@ pub struct LockstepState {
     pub lanes: Vec<Vec<u8>>,
 }
 
-/// Writes weights, optimiser and counters.
+/// Writes weights, optimizer and counters.
 pub fn save(learner: &Learner, state: &RunState, writer: &mut CheckpointWriter) -> io::Result<()> {
-    for (name, bytes) in [WEIGHTS, TARGET, OPTIMISER].into_iter().zip(learner.save()) {
+    for (name, bytes) in [WEIGHTS, TARGET, OPTIMIZER].into_iter().zip(learner.save()) {
         writer.file(name, |out| out.write_all(&bytes))?;
     }
     save_state(state, writer)
@@ -74,9 +74,9 @@ fn save_state(state: &RunState, writer: &mut CheckpointWriter) -> io::Result<()>
 /// Restores the learner from a checkpoint and returns the run's counters.
 pub fn restore(learner: &mut Learner, checkpoint: &Checkpoint) -> Result<RunState> {
     let state = read_state(checkpoint)?;
-    let [weights, target, optimiser] = [WEIGHTS, TARGET, OPTIMISER].map(|name| checkpoint.read(name));
+    let [weights, target, optimizer] = [WEIGHTS, TARGET, OPTIMIZER].map(|name| checkpoint.read(name));
     learner
-        .restore(state.updates, [&weights?, &target?, &optimiser?])
+        .restore(state.updates, [&weights?, &target?, &optimizer?])
         .map_err(|error| checkpoint.invalid(error))?;
     Ok(state)
 }

@@ -1,4 +1,4 @@
-//! The learner's networks, optimiser, and its gradient step.
+//! The learner's networks, optimizer, and its gradient step.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use settings::networks::Mismatch;
 use tch::{Device, Kind};
 use value::priority::Priority;
 
-/// Agent, online and target network, optimiser, and the number of updates.
+/// Agent, online and target network, optimizer, and the number of updates.
 #[derive(Debug)]
 pub struct Learner {
     agent: Arc<dyn Agent>,
@@ -140,7 +140,7 @@ impl Learner {
         Ok(Update { priorities, metrics })
     }
 
-    /// The weights of online and target network and the optimiser's state, each as safetensors.
+    /// The weights of online and target network and the optimizer's state, each as safetensors.
     pub fn save(&self) -> [Vec<u8>; 3] {
         [
             self.online.parameters().to_safetensors(),
@@ -153,11 +153,11 @@ impl Learner {
     pub fn restore(
         &mut self,
         updates: u64,
-        [weights, target, optimiser]: [&[u8]; 3],
+        [weights, target, optimizer]: [&[u8]; 3],
     ) -> Result<(), WeightsError> {
         self.online.load(weights)?;
         self.target.load(target)?;
-        self.adam.load_safetensors(optimiser)?;
+        self.adam.load_safetensors(optimizer)?;
         self.updates = updates;
         Ok(())
     }

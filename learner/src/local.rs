@@ -118,7 +118,7 @@ impl Replay for LocalReplay {
             shards: 1,
             items: self.store.tables()[0].len() as u64,
             bytes: self.store.bytes_used() as u64,
-            agent_steps: self.store.counters().actions,
+            agent_steps: self.store.counters().agent_steps,
             inserts: counters.inserts,
             samples: counters.samples,
             samples_per_insert: None,

@@ -13,7 +13,7 @@ use crate::scores::Scores;
 const SECONDS: (f64, f64, usize) = (0.0005, 2.0, 16);
 
 /// Labels of the stages that are timed besides waiting and training.
-const STAGES: [&str; 4] = ["draw", "unpack", "copy", "publish"];
+const STAGES: [&str; 4] = ["sample", "decode", "assemble", "publish"];
 
 /// Labels of what the learner can be blocked on.
 pub const BLOCKED_ON: [&str; 4] = ["shards", "filling", "inserts", "evaluation"];
@@ -38,7 +38,7 @@ telemetry::metrics! {
             &STAGES,
         ),
         pub blocked: IntGaugeVec =
-            new.counts("quiver_learner_blocked", "1 while the learner is blocked on this", "on", &BLOCKED_ON),
+            new.counts("quiver_learner_blocked", "Whether the learner is blocked, by cause (label `on`): 1 = blocked, 0 = not", "on", &BLOCKED_ON),
         pub loss: Gauge = new.gauge("quiver_learner_loss", "Weighted mean loss, over the last 200 updates"),
         pub td_error: Gauge =
             new.gauge("quiver_learner_td_error", "Mean absolute TD error, over the last 200 updates"),
@@ -46,7 +46,7 @@ telemetry::metrics! {
         pub entropy: Gauge =
             new.gauge("quiver_learner_policy_entropy_nats", "Mean entropy of the policy, over the last 200 updates"),
         pub gradient_norm: Gauge =
-            new.gauge("quiver_learner_gradient_norm", "Mean L2 norm of the gradient before clipping, over the last 200 updates"),
+            new.gauge("quiver_learner_gradient_norm", "Mean L2 norm of the gradient before clamping, over the last 200 updates"),
         pub importance_weight: Gauge = new.gauge("quiver_learner_importance_weight", "Mean importance weight, over the last 200 updates"),
         pub samples: IntCounter = new.counter("quiver_learner_samples_total", "Transitions sampled by this process"),
         pub inserts: IntCounter = new.counter(

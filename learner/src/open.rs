@@ -6,11 +6,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use run::RunDir;
+use run::adjusted;
 use run::checkpoint::{Checkpoint, CheckpointError};
 use run::directory::write_atomically;
 use run::event::Event;
 use run::record::{LearnerStart, Record};
-use settings::Resolved;
+use settings::resume::forbidden_changes;
+use settings::{Resolved, Settings};
 use tracing::info;
 
 use crate::checkpoint::{self, RunState};
@@ -68,6 +70,7 @@ fn directory(path: &Path, resolved: &Resolved) -> Result<(RunDir, Option<Checkpo
         let (here, game) = (path.display(), &before.game);
         bail!("{here} holds a run of {game}, not of {}: choose another --run-dir", resolved.game);
     }
+    check_settings(path, &before.settings, &resolved.settings)?;
     let folder = directory.checkpoints();
     run::checkpoint::tidy(&folder).context("can't clean up the checkpoints; free some disk space")?;
     directory.write_config(resolved)?;
@@ -76,6 +79,21 @@ fn directory(path: &Path, resolved: &Resolved) -> Result<(RunDir, Option<Checkpo
         found => Some(found?),
     };
     Ok((directory, checkpoint))
+}
+
+/// Refuses settings that a resumed run can't change. Values that `quiver adjust` has saved replace those of the run.
+fn check_settings(path: &Path, run: &Settings, requested: &Settings) -> Result<()> {
+    let mut run = run.clone();
+    adjusted::apply(&mut run, &adjusted::load(path)?)?;
+    let forbidden = forbidden_changes(&run, requested);
+    if forbidden.is_empty() {
+        return Ok(());
+    }
+    let changes: Vec<_> = forbidden.iter().map(ToString::to_string).collect();
+    bail!(
+        "--config would change {}, which a resumed run can't change: set the run's value again, or choose another --run-dir",
+        changes.join(" and ")
+    )
 }
 
 /// The run's name: random, generated once and stored in the run directory.
@@ -115,4 +133,52 @@ fn next_incarnation(directory: &Path) -> Result<u32> {
     let next = last.checked_add(1).context("the learner was started 2^32 times: start a new run")?;
     write_atomically(&path, next.to_string().as_bytes())?;
     Ok(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use settings::Layers;
+
+    use super::*;
+
+    fn resolved(flags: &[(&str, &str)]) -> Resolved {
+        let flags = flags.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect();
+        Layers { flags, ..Layers::default() }.resolve(Some("cartpole")).unwrap()
+    }
+
+    fn reopened(run: &Path, flags: &[(&str, &str)]) -> Result<(), String> {
+        directory(run, &resolved(flags)).map(drop).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_resumed_run_refuses_settings_that_change_what_is_learned() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        reopened(&run, &[]).unwrap();
+        reopened(&run, &[("frames", "1M"), ("actors", "5"), ("device", "cpu")]).unwrap();
+        let config = || fs::read_to_string(run.join("config.toml")).unwrap();
+        assert!(config().contains("frames = 1000000"), "{}", config());
+        let (before, temperature) = (config(), resolved(&[]).settings.temperature);
+        let error = reopened(&run, &[("temperature", "0.5"), ("seed", "7")]).unwrap_err();
+        assert_eq!(
+            error,
+            format!(
+                "--config would change seed from 0 to 7 and temperature from {temperature} to 0.5, which a resumed run \
+                 can't change: set the run's value again, or choose another --run-dir"
+            )
+        );
+        assert_eq!(config(), before, "a refused start changes nothing");
+    }
+
+    #[test]
+    fn a_resumed_run_keeps_what_an_operator_adjusted() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        reopened(&run, &[]).unwrap();
+        let changes = [("samples_per_insert".to_owned(), "4".to_owned())];
+        adjusted::save(&run, &changes.into()).unwrap();
+        // The learner applies the adjusted values to its settings before it opens the run.
+        reopened(&run, &[("samples_per_insert", "4")]).unwrap();
+        assert!(reopened(&run, &[("samples_per_insert", "2")]).unwrap_err().contains("from 4 to 2"));
+    }
 }

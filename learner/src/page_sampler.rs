@@ -54,7 +54,7 @@ impl PageSampler {
             self.live.change(|history| {
                 history.push(sample);
                 history.is_finished = self.hub.is_finished();
-                history.shards = self.hub.shards().iter().filter(|shard| !shard.absent).count() as u32;
+                history.shards = self.hub.shards().iter().filter(|shard| !shard.excluded).count() as u32;
                 if let Some(evaluations) = evaluations {
                     history.evaluations = evaluations;
                 }
@@ -86,7 +86,7 @@ fn past(run: &Path) -> History {
         Ok(episodes) => history.past_scores = curve::smoothed(&episodes),
         // Training must not fail because the page lacks its history.
         Err(error) => {
-            warn!(%error, run_dir = %run.display(), "earlier episodes not loaded, the page starts without them")
+            warn!(%error, run_dir = %run.display(), "earlier episodes not loaded, the page starts without them");
         }
     }
     history

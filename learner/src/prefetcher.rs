@@ -19,7 +19,7 @@ use settings::{Resolved, Settings};
 use telemetry::Health;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::sleep;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::metrics::Metrics;
 use crate::priorities::Priorities;
@@ -187,7 +187,7 @@ impl Prefetcher {
             // The learner validated the change before it accepted it.
             Err(error) => {
                 let (ratio, min_size) = (settings.samples_per_insert, settings.min_size.0);
-                error!(%error, samples_per_insert = ?ratio, min_size, "rate limiter not updated, keeping the previous one");
+                warn!(%error, samples_per_insert = ?ratio, min_size, "rate limiter not updated, keeping the previous one");
             }
         }
         let spec = adjust::shard_spec(&settings, &self.parts.environment, self.parts.pool.len());
@@ -248,17 +248,17 @@ impl Prefetcher {
         // Counted before the draw, so that the allowances granted with it include this batch.
         self.parts.pool.control.sampled(wanted as u64);
         let mut masses = self.parts.pool.control.masses();
-        for _ in 0..REDRAWS_MAX {
-            if masses.is_empty() {
-                break;
-            }
+        let mut draws = 0;
+        while draws < REDRAWS_MAX && !masses.is_empty() {
+            draws += 1;
+
             let missing = wanted - self.assembler().len();
             // Strata only make sense over a whole batch.
             let stratified = self.parts.settings.stratified && missing == wanted;
             let points = masses.draw(missing, stratified, &mut self.parts.rng);
             let started = Instant::now();
             let drawn = self.parts.pool.draw(&points, &mut masses).await?;
-            self.parts.metrics.add_stage_time("draw", started);
+            self.parts.metrics.add_stage_time("sample", started);
             self.publish();
             if self.assembler().shards().any(|shard| masses.share(shard) <= 0.0) {
                 // A shard that gave some of the items became unreachable: their probabilities are no longer known.
@@ -266,11 +266,11 @@ impl Prefetcher {
             }
             let started = Instant::now();
             self.decode(drawn).await;
-            self.parts.metrics.add_stage_time("unpack", started);
+            self.parts.metrics.add_stage_time("decode", started);
             if self.assembler().len() == wanted {
                 let started = Instant::now();
                 let sampled = self.assembler().finish(|shard| masses.share(shard));
-                self.parts.metrics.add_stage_time("copy", started);
+                self.parts.metrics.add_stage_time("assemble", started);
                 return Ok(Some(sampled));
             }
         }
@@ -278,9 +278,9 @@ impl Prefetcher {
         warn!(
             items,
             batch_size = wanted,
-            redraws = REDRAWS_MAX,
+            draws,
             reachable,
-            "batch abandoned for lack of items, retrying"
+            "batch incomplete: shards unreachable or items undecodable; retrying"
         );
         self.assembler().clear();
         self.parts.pool.control.undo_sampled(wanted as u64);

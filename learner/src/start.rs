@@ -71,7 +71,7 @@ pub struct Args {
     /// the system's resolver]
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
-    /// Use TLS: accept only callers authorized by the secrets in this directory ('quiver certs' creates it: learner)
+    /// Serve over TLS and reject unauthorized callers. DIR is the folder `learner` that `quiver certs` created
     #[arg(long, value_name = "DIR", env = "QUIVER_SECRETS", hide_env_values = true)]
     secrets: Option<PathBuf>,
     /// Allow unauthenticated plaintext on a non-loopback address
@@ -222,7 +222,7 @@ impl Args {
             matches!(shards, Shards::ById { .. }).then(|| self.discovery(&credentials).watch()),
             Clock::system(),
         );
-        // Members may join only now that the pool has published which shards are absent.
+        // Members may join only now that the pool has published which shards are excluded.
         self.serve(runtime, &hub, &metrics, edge, gate)?;
         runtime.spawn(page_sampler.run());
         let parts = PrefetcherParts {

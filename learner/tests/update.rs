@@ -140,8 +140,8 @@ fn a_restored_learner_continues_exactly() {
         if update == 6 {
             let saved = resumed.save();
             let mut other = learner(&settings);
-            let [weights, target, optimiser] = saved.each_ref().map(Vec::as_slice);
-            other.restore(resumed.updates(), [weights, target, optimiser]).unwrap();
+            let [weights, target, optimizer] = saved.each_ref().map(Vec::as_slice);
+            other.restore(resumed.updates(), [weights, target, optimizer]).unwrap();
             resumed = other;
         }
     }

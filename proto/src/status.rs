@@ -6,20 +6,20 @@ use crate::v1;
 
 /// The message of a status.
 pub fn status_message(status: &ShardStatus) -> v1::ShardStatus {
-    let Counters { chunks, duplicate_chunks, lost_chunks, steps, actions, items_without_frames } =
+    let Counters { chunks, duplicate_chunks, lost_chunks, steps, agent_steps, items_without_frames } =
         status.counters;
     v1::ShardStatus {
         id: status.id.clone(),
         incarnation: status.incarnation,
         bytes_used: status.bytes_used,
-        inserts_allowed: status.inserts_allowed,
+        allowance: status.allowance,
         writers_blocked: status.writers_blocked,
         counters: Some(v1::Counters {
             chunks,
             duplicate_chunks,
             lost_chunks,
             steps,
-            actions,
+            agent_steps,
             inserts: status.inserts(),
             items_without_frames,
         }),
@@ -58,14 +58,14 @@ pub fn status(message: v1::ShardStatus) -> ShardStatus {
         finished: message.finished,
         bytes_used: message.bytes_used,
         bytes_max: message.bytes_max,
-        inserts_allowed: message.inserts_allowed,
+        allowance: message.allowance,
         writers_blocked: message.writers_blocked,
         counters: Counters {
             chunks: counters.chunks,
             duplicate_chunks: counters.duplicate_chunks,
             lost_chunks: counters.lost_chunks,
             steps: counters.steps,
-            actions: counters.actions,
+            agent_steps: counters.agent_steps,
             items_without_frames: counters.items_without_frames,
         },
         tables: message.tables.into_iter().take(TABLES_MAX).map(table).collect(),
@@ -93,12 +93,14 @@ fn table(message: v1::TableStatus) -> TableStatus {
 
 /// The message of a blocked caller.
 pub fn blocked_message(blocked: BlockedCaller) -> v1::BlockedCaller {
-    v1::BlockedCaller { who: blocked.who, on: blocked.on, seconds: blocked.seconds }
+    let BlockedCaller { caller, blocked_on, blocked_seconds } = blocked;
+    v1::BlockedCaller { caller, blocked_on, blocked_seconds }
 }
 
 /// The inverse of [`blocked_message`].
 pub fn blocked(message: v1::BlockedCaller) -> BlockedCaller {
-    BlockedCaller { who: message.who, on: message.on, seconds: message.seconds }
+    let v1::BlockedCaller { caller, blocked_on, blocked_seconds } = message;
+    BlockedCaller { caller, blocked_on, blocked_seconds }
 }
 
 #[cfg(test)]
@@ -130,20 +132,21 @@ mod tests {
             finished: true,
             bytes_used: 100,
             bytes_max: 200,
-            inserts_allowed: 40,
+            allowance: 40,
             writers_blocked: 2,
             counters: Counters {
                 chunks: 1,
                 duplicate_chunks: 2,
                 lost_chunks: 3,
                 steps: 4,
-                actions: 5,
+                agent_steps: 5,
                 items_without_frames: 6,
             },
             tables: vec![table, TableStatus::default()],
         };
         assert_eq!(status(status_message(&status_sent)), status_sent);
-        let blocked_sent = BlockedCaller { who: "actor 3".into(), on: "allowance".into(), seconds: 1.5 };
+        let blocked_sent =
+            BlockedCaller { caller: "actor 3".into(), blocked_on: "allowance".into(), blocked_seconds: 1.5 };
         assert_eq!(blocked(blocked_message(blocked_sent.clone())), blocked_sent);
     }
 }

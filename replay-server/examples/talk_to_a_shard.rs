@@ -33,8 +33,8 @@ async fn main() -> anyhow::Result<()> {
         data_dir: None,
         fsync: Fsync::Never,
         restore: None,
-        bytes_limit: 1 << 30,
-        end_with_run: false,
+        memory_limit: 1 << 30,
+        exit_with_run: false,
         secrets: None,
     };
     let server = Server::bind(&config, &Registry::new()).await?;
@@ -70,7 +70,7 @@ async fn main() -> anyhow::Result<()> {
         stack: spec.options.stack as u32,
         shard: String::new(),
     };
-    let writer = ChunkWriter::spawn(ShardEntry::fixed(address.clone()), Credentials::none(), hello, 4, 0);
+    let writer = ChunkWriter::spawn(0, ShardEntry::fixed(address.clone()), Credentials::none(), hello, 4, 0);
     let mut steps = LaneBuilder::packed(lane, spec.codec, FRAME_BYTES);
     for number in 0..STEPS {
         steps.push(&number.to_le_bytes(), Some(taken(number)));

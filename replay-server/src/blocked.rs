@@ -23,7 +23,7 @@ const REPORT_PERIOD: Duration = Duration::from_secs(10);
 const LISTED_MAX: usize = 1000;
 
 /// Sends the replies of an insert stream.
-pub(crate) type Replies = mpsc::Sender<Result<v1::InsertReply, Status>>;
+pub(crate) type ReplySender = mpsc::Sender<Result<v1::InsertReply, Status>>;
 
 /// All blocked callers, longest first. Clones share the list.
 #[derive(Clone, Default)]
@@ -36,27 +36,28 @@ struct List {
 }
 
 struct Entry {
-    who: String,
-    on: String,
+    caller: String,
+    blocked_on: String,
     since: Instant,
 }
 
 impl BlockedCallers {
     /// Lists a caller as blocked until the returned guard is dropped.
-    pub fn enter(&self, who: &str, what: &str) -> BlockedGuard {
+    pub fn enter(&self, caller: &str, blocked_on: &str) -> BlockedGuard {
         let mut list = self.lock();
         let number = list.next;
         list.next += 1;
-        let entry = Entry { who: who.to_owned(), on: what.to_owned(), since: Instant::now() };
+        let entry =
+            Entry { caller: caller.to_owned(), blocked_on: blocked_on.to_owned(), since: Instant::now() };
         list.entries.insert(number, entry);
         BlockedGuard { blocked_callers: self.clone(), number }
     }
 
     pub fn list(&self) -> Vec<BlockedCaller> {
         let blocked = |entry: &Entry| BlockedCaller {
-            who: entry.who.clone(),
-            on: entry.on.clone(),
-            seconds: entry.since.elapsed().as_secs_f64(),
+            caller: entry.caller.clone(),
+            blocked_on: entry.blocked_on.clone(),
+            blocked_seconds: entry.since.elapsed().as_secs_f64(),
         };
         self.lock().entries.values().take(LISTED_MAX).map(blocked).collect()
     }
@@ -76,9 +77,9 @@ impl BlockedGuard {
     /// Replaces what the caller is blocked on.
     fn set_blocked_on(&self, what: &str) {
         if let Some(entry) = self.blocked_callers.lock().entries.get_mut(&self.number)
-            && entry.on != what
+            && entry.blocked_on != what
         {
-            entry.on = what.to_owned();
+            entry.blocked_on = what.to_owned();
         }
     }
 }
@@ -92,21 +93,29 @@ impl Drop for BlockedGuard {
 /// A wait of one writer, which counts towards the metrics as long as it lasts.
 pub(crate) struct WriterWait<'a> {
     metrics: &'a Metrics,
-    who: &'a str,
+    caller: &'a str,
     entry: BlockedGuard,
-    replies: &'a Replies,
+    replies: &'a ReplySender,
     start: Instant,
     counted: Instant,
     next_report: Instant,
 }
 
 impl<'a> WriterWait<'a> {
-    pub fn new(context: &'a Context, who: &'a str, what: &str, replies: &'a Replies) -> Self {
+    pub fn new(context: &'a Context, caller: &'a str, what: &str, replies: &'a ReplySender) -> Self {
         let metrics = &context.metrics;
         metrics.writers_blocked.inc();
-        let entry = context.blocked_callers.enter(who, what);
+        let entry = context.blocked_callers.enter(caller, what);
         let start = Instant::now();
-        Self { metrics, who, entry, replies, start, counted: start, next_report: start + FIRST_REPORT_AFTER }
+        Self {
+            metrics,
+            caller,
+            entry,
+            replies,
+            start,
+            counted: start,
+            next_report: start + FIRST_REPORT_AFTER,
+        }
     }
 
     /// Reports periodically what the writer is blocked on. Never returns: select it against the end of the wait.
@@ -120,7 +129,7 @@ impl<'a> WriterWait<'a> {
             if self.metrics.waits_logged.allow() {
                 let writers = self.metrics.writers_blocked.get();
                 info!(
-                    caller = self.who,
+                    caller = self.caller,
                     blocked_on = what,
                     blocked_seconds = seconds,
                     blocked_writers = writers,

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Parser;
+use replay::BYTE_UNITS;
 use rpc::address::Address;
 use telemetry::TelemetryArgs;
 
-use crate::home::StoreLocation;
+use crate::location::StoreLocation;
 
 /// Default share of the machine's memory that a store may use. The rest is for the system, messages in flight and other
 /// processes.
@@ -31,11 +32,12 @@ const ID_CHARACTERS_MAX: usize = 128;
     after_help = "Examples:\n  quiver-replay-server --listen 127.0.0.1:7701 --metrics-listen 127.0.0.1:9101 --data-dir /data/replay\n  quiver-replay-server --data-dir /data/elsewhere --restore shard-0.snapshot"
 )]
 pub struct Args {
-    /// Address to serve on: host:port, or unix:/path for this machine only. Port 0 picks a free port and logs it
+    /// Address to serve on: host:port, or unix:/path for this machine only. Port 0 selects a free port, which the log
+    /// reports
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7701")]
     pub listen: Address,
 
-    /// Use TLS: accept only callers authorized by the secrets in this directory ('quiver certs' creates it: replay)
+    /// Serve over TLS and reject unauthorized callers. DIR is the folder `replay` that `quiver certs` created
     #[arg(long, value_name = "DIR", env = "QUIVER_SECRETS", hide_env_values = true)]
     pub secrets: Option<PathBuf>,
 
@@ -52,22 +54,24 @@ pub struct Args {
     #[arg(long, value_name = "none|SECONDS|always", default_value = "10")]
     pub fsync: Fsync,
 
-    /// Start with the contents of this snapshot (made by `quiver snapshot`). The data directory must have an empty slot
+    /// Start with the contents and the id of this snapshot (made by `quiver snapshot`). With --data-dir, the shard
+    /// takes the first slot that no other shard has locked, and this slot must be empty
     #[arg(long, value_name = "FILE")]
     pub restore: Option<PathBuf>,
 
-    /// The shard's permanent id for learner and actors [default: random; with --data-dir, the slot's id]
+    /// The shard's permanent id for learner and actors [default: random; with --data-dir, the slot's id; with
+    /// --restore, the snapshot's id]
     #[arg(long, value_name = "NAME", conflicts_with = "data_dir")]
     pub id: Option<String>,
 
-    /// The most memory, in bytes, that the learner may configure [default: 80% of the machine's memory; no limit with
-    /// --data-dir, as files need not fit into memory]
-    #[arg(long, value_name = "BYTES")]
-    pub bytes_limit: Option<u64>,
+    /// The most memory that the learner may configure, such as 8GiB [default: 80% of the machine's memory; no limit
+    /// with --data-dir, as files need not fit into memory]
+    #[arg(long, value_name = "SIZE")]
+    pub memory_limit: Option<MemorySize>,
 
     /// Exit with code 0 when the learner reports the end of the run. For containers that start and stop together
     #[arg(long)]
-    pub end_with_run: bool,
+    pub exit_with_run: bool,
 
     /// Exit when stdin closes, that is, when the parent process has exited
     #[arg(long)]
@@ -75,6 +79,22 @@ pub struct Args {
 
     #[command(flatten)]
     pub telemetry: TelemetryArgs,
+}
+
+/// A size in bytes, written as `--replay-bytes` is: 8GiB, 500MB, or a plain number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemorySize(pub u64);
+
+impl FromStr for MemorySize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let unknown = || format!("expected a size such as 8GiB or 500MB, got {text:?}");
+        let unit = BYTE_UNITS.iter().find_map(|(unit, size)| Some((text.strip_suffix(unit)?, *size)));
+        let (number, size) = unit.unwrap_or((text, 1));
+        let number: u64 = number.trim().parse().map_err(|_| unknown())?;
+        number.checked_mul(size).map(MemorySize).ok_or_else(unknown)
+    }
 }
 
 /// When files are flushed to disk.
@@ -120,9 +140,9 @@ pub struct Config {
     /// The snapshot to start from.
     pub restore: Option<PathBuf>,
     /// The most memory that a store may use.
-    pub bytes_limit: u64,
+    pub memory_limit: u64,
     /// Exit when the run ends.
-    pub end_with_run: bool,
+    pub exit_with_run: bool,
 }
 
 impl Config {
@@ -161,17 +181,17 @@ impl TryFrom<&Args> for Config {
                 id.clone()
             }
         };
-        let bytes_limit = match args.bytes_limit {
-            Some(bytes) => bytes,
+        let memory_limit = match args.memory_limit {
+            Some(MemorySize(bytes)) => bytes,
             None if args.data_dir.is_some() => u64::MAX,
             None => {
-                (memory_bytes().context("cannot determine the machine's memory: give --bytes-limit")? as f64
+                (memory_bytes().context("cannot determine the machine's memory: give --memory-limit")? as f64
                     * MEMORY_SHARE) as u64
             }
         };
         let (listen, data_dir, restore) = (args.listen.clone(), args.data_dir.clone(), args.restore.clone());
-        let (fsync, end_with_run, secrets) = (args.fsync, args.end_with_run, args.secrets.clone());
-        Ok(Self { listen, secrets, id, data_dir, fsync, restore, bytes_limit, end_with_run })
+        let (fsync, exit_with_run, secrets) = (args.fsync, args.exit_with_run, args.secrets.clone());
+        Ok(Self { listen, secrets, id, data_dir, fsync, restore, memory_limit, exit_with_run })
     }
 }
 
@@ -205,7 +225,7 @@ mod tests {
         let (one, other) = (config(&[]).unwrap(), config(&[]).unwrap());
         assert_eq!(one.id.len(), 32);
         assert_ne!(one.id, other.id);
-        assert!(one.bytes_limit > 1 << 24);
+        assert!(one.memory_limit > 1 << 24);
         assert_eq!(one.listen.to_string(), "127.0.0.1:7701");
     }
 
@@ -218,6 +238,17 @@ mod tests {
         assert!(refused(&["--listen", "nowhere"]).contains("no port"));
         assert!(refused(&["--fsync", "sometimes"]).contains("none, always or a number of seconds"));
         assert!(refused(&["--id", "a", "--data-dir", "b"]).contains("cannot be used with"));
+    }
+
+    #[test]
+    fn a_memory_limit_has_the_units_of_replay_bytes() {
+        let limit = |text| config(&["--memory-limit", text]).map(|config| config.memory_limit);
+        assert_eq!(limit("1GiB").unwrap(), 1 << 30);
+        assert_eq!(limit("500 MB").unwrap(), 500_000_000);
+        assert_eq!(limit("123").unwrap(), 123);
+        for wrong in ["1G", "", "-1", "99999999999GiB"] {
+            assert!(limit(wrong).unwrap_err().to_string().contains("a size such as 8GiB"), "{wrong}");
+        }
     }
 
     #[test]

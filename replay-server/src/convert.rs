@@ -19,7 +19,7 @@ const ID_BYTES_MAX: usize = 128;
 fn run(caller: Option<v1::Caller>) -> Result<String, Refusal> {
     let v1::Caller { protocol, run } = proto::convert::caller(caller)?;
     if protocol != PROTOCOL {
-        return Err(Refusal::Protocol(protocol));
+        return Err(Refusal::ProtocolMismatch(protocol));
     }
     match run.len() {
         0 => Err(Invalid::Missing("run").into()),
@@ -51,7 +51,7 @@ pub(crate) fn writer(hello: v1::InsertHello) -> Result<WriterIdentity, Refusal> 
     })
 }
 
-pub(crate) fn points(points: &[f64]) -> Result<(), Refusal> {
+pub(crate) fn check_points(points: &[f64]) -> Result<(), Refusal> {
     if points.len() > POINTS_MAX {
         return Err(Invalid::range("points", points.len(), format!("at most {POINTS_MAX}")).into());
     }
@@ -71,7 +71,7 @@ pub(crate) fn change(request: v1::ConfigureRequest) -> Change {
     Change { table: request.table, capacity, priority_exponent: request.priority_exponent }
 }
 
-pub(crate) fn wait_milliseconds(wait: u32) -> Result<u32, Refusal> {
+pub(crate) fn check_wait(wait: u32) -> Result<u32, Refusal> {
     if wait > WAIT_MILLISECONDS_MAX {
         let range = format!("at most {WAIT_MILLISECONDS_MAX}");
         return Err(Invalid::range("wait_milliseconds", wait, range).into());

@@ -10,7 +10,7 @@ use tokio::runtime;
 use tracing::info;
 
 /// The least and the most threads that serve RPCs. Encoding and decoding are memory copies, so a few threads saturate a
-/// network, and the other cores are left to other processes. At least two, so that Info and metrics are served while
+/// network, and the other cores are left to other processes. At least two, so that metrics and health are served while
 /// one thread works on the store.
 const THREADS: (usize, usize) = (2, 8);
 

@@ -48,7 +48,7 @@ impl BoundedMessage for v1::InsertRequest {
     }
 }
 
-/// A number takes one byte on the wire and eight in memory at worst. The size limit of the message is bound enough.
+/// A decoded list needs at most 8 times its encoded size, so the message size limit is a sufficient bound.
 impl BoundedMessage for v1::UpdatePrioritiesRequest {}
 
 impl BoundedMessage for v1::ConfigureRequest {}
@@ -189,7 +189,7 @@ where
         // tonic hands over the whole message in one contiguous buffer.
         debug_assert_eq!(source.chunk().len(), source.remaining());
         if let Err(refusal) = D::Item::check_bounds(source.chunk()) {
-            self.metrics.refused(&refusal);
+            self.metrics.record_refusal(&refusal);
             return Err(refusal.status());
         }
         self.inner.decode(source)

@@ -38,7 +38,7 @@ telemetry::metrics! {
         bytes_used: IntGauge = new.count("quiver_replay_bytes_used", "Bytes of the ring that hold chunks"),
         bytes_max: IntGauge = new.count("quiver_replay_bytes_max", "Size of the ring in bytes"),
         inserts: IntCounter = new.counter("quiver_replay_inserts_total", "Transitions stored"),
-        inserts_allowed: IntGauge =
+        allowance: IntGauge =
             new.count("quiver_replay_inserts_allowed", "Inserts granted by the learner in total"),
         agent_steps: IntCounter = new.counter("quiver_replay_agent_steps_total", "Agent steps stored: steps that have an action"),
         samples: IntCounter = new.counter("quiver_replay_samples_total", "Transitions sampled"),
@@ -66,10 +66,10 @@ telemetry::metrics! {
             new.histogram("quiver_replay_sample_seconds", "Time to sample the items of one request", SECONDS),
         pub(crate) insert_seconds: Histogram =
             new.histogram("quiver_replay_insert_seconds", "Time to store one chunk", SECONDS),
-        drawn_priority: Histogram =
-            new.histogram("quiver_replay_drawn_priority", "Priorities of sampled transitions", PRIORITY),
-        drawn_age: Histogram = new.histogram(
-            "quiver_replay_drawn_age_inserts",
+        sampled_priority: Histogram =
+            new.histogram("quiver_replay_sampled_priority", "Priorities of sampled transitions", PRIORITY),
+        sampled_age: Histogram = new.histogram(
+            "quiver_replay_sampled_age_inserts",
             "Age of sampled transitions, in inserts since their own insert",
             AGE,
         ),
@@ -109,10 +109,10 @@ impl Metrics {
         self.mass.set(status.tables.iter().map(|table| table.mass).sum());
         self.bytes_used.set(status.bytes_used as i64);
         self.bytes_max.set(status.bytes_max as i64);
-        self.inserts_allowed.set(i64::try_from(status.inserts_allowed).unwrap_or(i64::MAX));
+        self.allowance.set(i64::try_from(status.allowance).unwrap_or(i64::MAX));
         for (counter, total) in [
             (&self.inserts, tables.inserts),
-            (&self.agent_steps, counters.actions),
+            (&self.agent_steps, counters.agent_steps),
             (&self.samples, tables.samples),
             (&self.chunks_stored, counters.chunks),
             (&self.chunks_duplicate, counters.duplicate_chunks),
@@ -131,8 +131,8 @@ impl Metrics {
     }
 
     /// Records a sampled batch at once.
-    pub(crate) fn drawn(&self, batch: &proto::v1::Batch) {
-        let (priorities, ages) = (self.drawn_priority.local(), self.drawn_age.local());
+    pub(crate) fn record_sampled(&self, batch: &proto::v1::Batch) {
+        let (priorities, ages) = (self.sampled_priority.local(), self.sampled_age.local());
         batch.priorities.iter().for_each(|&priority| priorities.observe(priority));
         batch.ages_inserts.iter().for_each(|&age| ages.observe(age as f64));
         priorities.flush();
@@ -140,13 +140,13 @@ impl Metrics {
     }
 
     /// Records a flush to disk.
-    pub(crate) fn synced(&self, time: Duration) {
+    pub(crate) fn record_sync(&self, time: Duration) {
         self.syncs.inc();
         self.sync_seconds.observe(time.as_secs_f64());
     }
 
     /// Counts the damaged records that the shard found at its start.
-    pub(crate) fn recovered(&self, recovered: &Recovered) {
+    pub(crate) fn record_recovery(&self, recovered: &Recovered) {
         for (kind, count) in [
             ("chunk", recovered.damaged_chunks),
             ("priority", recovered.damaged_priorities),
@@ -158,7 +158,7 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn refused(&self, refusal: &Refusal) {
+    pub(crate) fn record_refusal(&self, refusal: &Refusal) {
         if let Some(reason) = refusal.reason() {
             self.refused.with_label_values(&[reason.name()]).inc();
             if self.refusals_logged.allow() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proto::{Invalid, PROTOCOL};
-use replay::store::HomeError;
+use replay::store::StorageError;
 use replay::store::directory::DirectoryError;
 use replay::{InsertError, LoadError, OptionsError};
 use tonic::{Code, Status};
@@ -16,13 +16,13 @@ pub enum Refusal {
         "protocol version mismatch: this shard speaks protocol {PROTOCOL}, the caller {0}; run the same version of \
          quiver on both"
     )]
-    Protocol(u32),
+    ProtocolMismatch(u32),
     /// The caller is of another run.
     #[error(
         "this shard belongs to run {ours:?}, the caller to run {theirs:?}: give it the address of its own shard, or for a \
          new run start a shard with another --data-dir"
     )]
-    Run { ours: String, theirs: String },
+    WrongRun { ours: String, theirs: String },
     /// The caller wants another shard of the run, whose address has changed.
     #[error("this is shard {ours:?}, the caller wants {theirs:?}: ask the learner for that shard's address")]
     OtherShard { ours: String, theirs: String },
@@ -37,7 +37,7 @@ pub enum Refusal {
     #[error(
         "this shard was created with {what} {ours}, not {theirs}: set it back, or give the shard an empty data directory"
     )]
-    OtherTable {
+    ConfigurationMismatch {
         /// The first field that differs.
         what: &'static str,
         ours: String,
@@ -47,7 +47,7 @@ pub enum Refusal {
     #[error(
         "the writer's {what} is {theirs}, the store's is {ours}: start the writer with the run's configuration"
     )]
-    Shape {
+    FrameFormatMismatch {
         /// The first field that differs.
         what: &'static str,
         ours: String,
@@ -60,10 +60,13 @@ pub enum Refusal {
     OtherWriter { actor: u32, incarnation: u64 },
     /// The hello is missing, or repeated.
     #[error("the first message must be the hello, all others must be chunks")]
-    Hello,
-    /// The number of streams is limited, so an idle one is closed.
-    #[error("the stream was idle for {0:?}: open it when there is data to send, and read the replies")]
-    Idle(Duration),
+    ExpectedHello,
+    /// The number of streams is limited, so one without a first message is closed.
+    #[error("no first message within {0:?}: open the stream when there is data to send")]
+    HelloTimeout(Duration),
+    /// Only one snapshot is taken at a time, so a caller that does not read it is cut off.
+    #[error("the caller has read nothing for {0:?}: read faster, or start the snapshot again")]
+    ReaderTimeout(Duration),
     #[error("not a valid message of this protocol: run the same version of quiver on both ends")]
     Malformed,
     #[error(transparent)]
@@ -76,15 +79,15 @@ pub enum Refusal {
     /// The configured tables need more memory than this process may use.
     #[error(
         "the store may grow to {bytes} bytes, but this shard is limited to {limit}: configure a smaller store, or \
-         raise the shard's --bytes-limit"
+         raise the shard's --memory-limit"
     )]
     TooMuchMemory { bytes: u64, limit: u64 },
     /// The reply would exceed the limit of a message.
     #[error("the reply would have more than {most} bytes: sample fewer items per request")]
     LargeReply { most: usize },
     /// The number of streams is limited.
-    #[error("this shard serves {most} streams of this kind at most: use fewer actors or more shards")]
-    TooManyStreams { most: usize },
+    #[error("this shard serves {most} {kind} streams at most: {remedy}")]
+    TooManyStreams { kind: &'static str, most: usize, remedy: &'static str },
     /// The shard has had no grant yet.
     #[error("no learner has configured this shard yet: start a learner with the shard's address")]
     NotConfigured,
@@ -144,10 +147,10 @@ impl Refusal {
     }
 
     /// Wraps an error of opening a store.
-    pub fn home(error: HomeError) -> Self {
+    pub fn store_error(error: StorageError) -> Self {
         match error {
-            HomeError::Options(error) => Refusal::Options(error),
-            HomeError::Io { name, bytes, source } => {
+            StorageError::Options(error) => Refusal::Options(error),
+            StorageError::Io { name, bytes, source } => {
                 let what = format!("allocate {bytes} bytes for the replay's {name}");
                 Refusal::Storage { what, why: source.to_string() }
             }
@@ -158,16 +161,15 @@ impl Refusal {
     /// count.
     fn classify(&self) -> (Code, Option<Reason>) {
         let (code, reason) = match self {
-            Refusal::Protocol(_) => (Code::FailedPrecondition, Reason::Protocol),
-            Refusal::Run { .. } => (Code::FailedPrecondition, Reason::Run),
+            Refusal::ProtocolMismatch(_) => (Code::FailedPrecondition, Reason::Protocol),
+            Refusal::WrongRun { .. } => (Code::FailedPrecondition, Reason::Run),
             // Not permanent: the shard may have another address, or come back to this one.
             Refusal::OtherShard { .. } => (Code::NotFound, Reason::Run),
             Refusal::LearnerReplaced { .. } => (Code::FailedPrecondition, Reason::Fenced),
-            Refusal::OtherTable { .. } => (Code::FailedPrecondition, Reason::Table),
-            Refusal::Shape { .. }
+            Refusal::ConfigurationMismatch { .. } => (Code::FailedPrecondition, Reason::Table),
+            Refusal::FrameFormatMismatch { .. }
             | Refusal::OtherWriter { .. }
-            | Refusal::Hello
-            | Refusal::Idle(_)
+            | Refusal::ExpectedHello
             | Refusal::Malformed
             | Refusal::Invalid(_) => (Code::InvalidArgument, Reason::Invalid),
             Refusal::Insert(error) => match error {
@@ -206,6 +208,8 @@ impl Refusal {
             }
             Refusal::NoSuchTable(_) => (Code::InvalidArgument, Reason::Invalid),
             Refusal::NoSuchItem => (Code::NotFound, Reason::Invalid),
+            // A retry may succeed: the caller or the network was slow.
+            Refusal::HelloTimeout(_) | Refusal::ReaderTimeout(_) => (Code::DeadlineExceeded, Reason::Limit),
             Refusal::Stopping => return (Code::Unavailable, None),
         };
         (code, Some(reason))
@@ -237,7 +241,7 @@ impl From<LoadError> for Refusal {
             LoadError::Io(source) => {
                 Refusal::Storage { what: "read the snapshot".into(), why: source.to_string() }
             }
-            LoadError::Home(error) => Refusal::home(error),
+            LoadError::Storage(error) => Refusal::store_error(error),
             other => Refusal::Directory(other.to_string()),
         }
     }

@@ -19,10 +19,10 @@ use tonic::service::Routes;
 use crate::blocked::BlockedCallers;
 use crate::config::{Config, Fsync};
 use crate::metrics::Metrics;
-use crate::owner::{self, Ended, Handle, WeakHandle};
+use crate::router::ReplayRouter;
 use crate::service::{Context, ReplayService};
 use crate::shard::Shard;
-use crate::wire::Wire;
+use crate::shared_shard::{ShardDropped, SharedShard, WeakSharedShard};
 
 /// How long the shard may take to stop: one job, then freeing its memory.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
@@ -34,11 +34,11 @@ const RUN_END_DELAY: Duration = Duration::from_secs(2);
 pub struct Server {
     listener: Listener,
     service: Arc<ReplayService>,
-    shard: Handle,
-    ended: Ended,
+    shard: SharedShard,
+    shard_dropped: ShardDropped,
     stop: watch::Sender<bool>,
     /// Becomes true when the run ends. `None` if the process keeps serving then.
-    run_ended: Option<watch::Receiver<bool>>,
+    run_finished: Option<watch::Receiver<bool>>,
 }
 
 impl Server {
@@ -51,15 +51,15 @@ impl Server {
         let started = Instant::now();
         let location = config.location()?;
         let (id, durable) = (location.id().to_owned(), location.is_durable());
-        let shard = Shard::open(location, config.bytes_limit)?;
+        let shard = Shard::open(location, config.memory_limit)?;
         log_recovery(&shard, &metrics, started);
         let sync_each = durable && config.fsync == Fsync::Always;
-        let (shard, ended) = owner::start(shard, metrics.clone(), sync_each);
+        let (shard, shard_dropped) = SharedShard::new(shard, metrics.clone(), sync_each);
         if let (true, Fsync::Every(period)) = (durable, config.fsync) {
             tokio::spawn(sync_periodically(shard.downgrade(), metrics.clone(), period));
         }
         let (stop, stopping) = watch::channel(false);
-        let (run_ends, run_ended) = watch::channel(false);
+        let (run_finished_sender, run_finished) = watch::channel(false);
         let blocked_callers = BlockedCallers::default();
         let context = Context {
             id,
@@ -70,11 +70,11 @@ impl Server {
             metrics,
             edge,
             stopping,
-            ended: run_ends,
+            run_finished: run_finished_sender,
         };
         let service = Arc::new(ReplayService::new(context));
-        let run_ended = config.end_with_run.then_some(run_ended);
-        Ok(Self { listener, service, shard, ended, stop, run_ended })
+        let run_finished = config.exit_with_run.then_some(run_finished);
+        Ok(Self { listener, service, shard, shard_dropped, stop, run_finished })
     }
 
     /// The shard's permanent id.
@@ -88,25 +88,25 @@ impl Server {
     }
 
     /// The service without the listener, for tests that bring their own connections.
-    pub fn wire(&self) -> Wire {
-        Wire(self.service.clone())
+    pub fn router(&self) -> ReplayRouter {
+        ReplayRouter(self.service.clone())
     }
 
     /// Serves until `shutdown` resolves, then ends all streams and stops.
     pub async fn run(self, health: &Health, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
-        let Self { listener, service, shard, mut ended, stop, run_ended } = self;
+        let Self { listener, service, shard, mut shard_dropped, stop, run_finished } = self;
         let mut failed = false;
         let stopping = async {
             tokio::select! {
                 () = shutdown => {}
                 () = update_health(shard, health) => {}
-                () = end_of_run(run_ended) => {}
-                () = ended.wait() => failed = true,
+                () = end_of_run(run_finished) => {}
+                () = shard_dropped.wait() => failed = true,
             }
             health.stopping();
             stop.send_replace(true);
         };
-        listener.serve(Routes::new(Wire(service)), stopping).await?;
+        listener.serve(Routes::new(ReplayRouter(service)), stopping).await?;
         if failed {
             bail!(
                 "the shard failed, see the log above; restart it: with --data-dir it keeps everything stored, without one it restarts \
@@ -114,7 +114,7 @@ impl Server {
             );
         }
         // The streams held the last handles, so the shard is being dropped now.
-        if timeout(SHUTDOWN_TIMEOUT, ended.wait()).await.is_err() {
+        if timeout(SHUTDOWN_TIMEOUT, shard_dropped.wait()).await.is_err() {
             tracing::warn!(
                 timeout_seconds = SHUTDOWN_TIMEOUT.as_secs(),
                 "shard did not stop in time, exiting anyway"
@@ -138,7 +138,7 @@ fn log_recovery(shard: &Shard, metrics: &Metrics, started: Instant) {
         lost_items,
         damaged_state,
     } = recovered;
-    metrics.recovered(&recovered);
+    metrics.record_recovery(&recovered);
     if recovered.is_whole() {
         tracing::info!(run, chunks, items, elapsed_seconds, "recovery completed");
     } else {
@@ -158,21 +158,21 @@ fn log_recovery(shard: &Shard, metrics: &Metrics, started: Instant) {
 }
 
 /// Flushes the files to disk periodically, without the shard's lock. Ends with the shard.
-async fn sync_periodically(shard: WeakHandle, metrics: Metrics, period: Duration) {
+async fn sync_periodically(shard: WeakSharedShard, metrics: Metrics, period: Duration) {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let Some(handle) = shard.upgrade() else { return };
-        let Ok(home) = handle.call(|shard| shard.home()).await else { return };
+        let Ok(storage) = handle.call(|shard| shard.storage()).await else { return };
         drop(handle);
-        let Some(home) = home else { continue };
+        let Some(storage) = storage else { continue };
         let started = Instant::now();
-        match tokio::task::spawn_blocking(move || home.sync()).await {
-            Ok(Ok(())) => metrics.synced(started.elapsed()),
+        match tokio::task::spawn_blocking(move || storage.sync()).await {
+            Ok(Ok(())) => metrics.record_sync(started.elapsed()),
             Ok(Err(error)) => {
                 let elapsed_seconds = started.elapsed().as_secs_f64();
-                tracing::error!(%error, elapsed_seconds, "flush to disk failed, retrying");
+                tracing::warn!(%error, elapsed_seconds, "flush to disk failed, retrying");
             }
             Err(_) => return,
         }
@@ -192,9 +192,9 @@ async fn end_of_run(ended: Option<watch::Receiver<bool>>) {
 }
 
 /// Keeps `/healthz` up to date. Never resolves.
-async fn update_health(shard: Handle, health: &Health) {
+async fn update_health(shard: SharedShard, health: &Health) {
     health.waiting("a learner to configure this shard");
-    if shard.phase(|phase| phase.configured).await.is_ok() {
+    if shard.wait_for_phase(|phase| phase.configured).await.is_ok() {
         health.ready();
     }
     drop(shard);

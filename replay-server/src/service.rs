@@ -1,4 +1,4 @@
-//! The RPCs: check the request, run one job on the shard, answer. `wire` routes requests here.
+//! The RPCs: check the request, run one job on the shard, answer. `router` routes requests here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::blocked::BlockedCallers;
 use crate::metrics::{GaugeGuard, Metrics};
-use crate::owner::Handle;
 use crate::refusal::Refusal;
 use crate::shard::{Change, Shard};
+use crate::shared_shard::SharedShard;
 use crate::writers::StreamEnd;
-use crate::{convert, samplers, writers};
+use crate::{convert, sample_streams, writers};
 
 /// The most insert streams at once: one for each actor of a large run. Each can hold one message of
 /// [`INSERT_BYTES_MAX`](proto::limits::INSERT_BYTES_MAX) bytes, so this is also a bound on memory.
 const WRITERS_MAX: usize = 1024;
 /// The most sample streams at once. A learner has a few, and a restarted one may overlap with its predecessor. Each can
 /// hold replies of up to [`SAMPLE_BYTES_MAX`](proto::limits::SAMPLE_BYTES_MAX) bytes.
-const SAMPLERS_MAX: usize = 16;
+const SAMPLE_STREAMS_MAX: usize = 16;
 /// Acknowledgements buffered for a writer that is slow to read them.
 const ACKNOWLEDGEMENTS_MAX: usize = 16;
 
@@ -45,13 +45,13 @@ pub(crate) struct Context {
     pub durable: bool,
     pub started: Instant,
     pub blocked_callers: BlockedCallers,
-    pub shard: Handle,
+    pub shard: SharedShard,
     pub metrics: Metrics,
     pub edge: Edge,
     /// Becomes true when the process is asked to stop.
     pub stopping: watch::Receiver<bool>,
     /// Set to true when a learner reports the end of the run.
-    pub ended: watch::Sender<bool>,
+    pub run_finished: watch::Sender<bool>,
 }
 
 impl Context {
@@ -76,7 +76,7 @@ impl Context {
     }
 
     fn refuse(&self, refusal: &Refusal) -> Status {
-        self.metrics.refused(refusal);
+        self.metrics.record_refusal(refusal);
         refusal.status()
     }
 
@@ -105,7 +105,7 @@ impl Context {
 pub struct ReplayService {
     context: Context,
     writers: Arc<Semaphore>,
-    samplers: Arc<Semaphore>,
+    sample_streams: Arc<Semaphore>,
     snapshots: Arc<Semaphore>,
 }
 
@@ -115,7 +115,7 @@ impl ReplayService {
         Self {
             context,
             writers: permits(WRITERS_MAX),
-            samplers: permits(SAMPLERS_MAX),
+            sample_streams: permits(SAMPLE_STREAMS_MAX),
             snapshots: permits(1),
         }
     }
@@ -143,7 +143,7 @@ impl ReplayService {
 
     async fn handle_grant(&self, request: v1::GrantRequest) -> Result<v1::GrantReply, Refusal> {
         let learner = convert::learner(request.caller, request.learner_incarnation)?;
-        let wait = Duration::from_millis(convert::wait_milliseconds(request.wait_milliseconds)?.into());
+        let wait = Duration::from_millis(convert::check_wait(request.wait_milliseconds)?.into());
         let spec = request.store.map(proto::convert::store).transpose()?;
         let (allowance, finished) = (request.allowance.map(convert::allowance), request.finished);
         let has_spec = spec.is_some();
@@ -160,12 +160,12 @@ impl ReplayService {
         };
         // Allocating a whole store takes a while.
         let status = if has_spec {
-            self.context.shard.call_long(grant).await??
+            self.context.shard.call_blocking(grant).await??
         } else {
             self.context.shard.call(grant).await??
         };
         if finished {
-            self.context.ended.send_replace(true);
+            self.context.run_finished.send_replace(true);
         }
         let shard = self.context.status_message(status);
         if shard.counters.is_some_and(|counters| counters.inserts >= request.until_inserts) || wait.is_zero()
@@ -177,7 +177,7 @@ impl ReplayService {
         let _waiting = GaugeGuard::new(&self.context.metrics.grants_blocked);
         tokio::select! {
             // After a timeout too, the reply has the current status.
-            _ = timeout(wait, self.context.shard.inserts(request.until_inserts)) => {}
+            _ = timeout(wait, self.context.shard.wait_for_inserts(request.until_inserts)) => {}
             () = self.context.stopped() => return Err(Refusal::Stopping),
         }
         let ((), shard) = self.context.status_after(|_| Ok(())).await?;
@@ -219,7 +219,7 @@ impl ReplayService {
             tracing::info!(table, capacity, priority_exponent, "table reconfigured by an operator");
             Ok::<_, Refusal>(shard.configuration().map(|(_, spec)| proto::convert::store_message(spec)))
         };
-        let store = self.context.shard.call_long(configure).await??;
+        let store = self.context.shard.call_blocking(configure).await??;
         Ok(v1::ConfigureReply { store })
     }
 
@@ -229,7 +229,7 @@ impl ReplayService {
             return Err(proto::Invalid::range("top", top, format!("at most {TOP_MAX}")).into());
         }
         let inspect = move |shard: &mut Shard| shard.inspect(&table, top as usize);
-        let (inspection, top) = self.context.shard.call_long(inspect).await??;
+        let (inspection, top) = self.context.shard.call_blocking(inspect).await??;
         Ok(convert::inspection_message(inspection, top.finish()))
     }
 
@@ -248,39 +248,49 @@ async fn save(
     context: &Context,
     replies: &mpsc::Sender<Result<v1::SnapshotReply, Status>>,
 ) -> Result<(), StreamEnd> {
-    let mut saving = context.shard.call_long(|shard| shard.begin_saving()).await??;
+    let mut saving = context.shard.call_blocking(|shard| shard.begin_snapshot()).await??;
     let mut more = true;
     while more {
         let piece;
         (piece, more, saving) = context
             .shard
             .call(move |shard| {
-                let (piece, more) = shard.save_some(&mut saving, SNAPSHOT_PIECE_BYTES)?;
+                let (piece, more) = shard.write_snapshot_piece(&mut saving, SNAPSHOT_PIECE_BYTES)?;
                 Ok::<_, Refusal>((piece, more, saving))
             })
             .await??;
         let reply = v1::SnapshotReply { piece: piece.into() };
         // A reader that reads nothing must not keep the only permit for snapshots.
         let sent = timeout(SNAPSHOT_READ_TIMEOUT, replies.send(Ok(reply))).await;
-        sent.map_err(|_| Refusal::Idle(SNAPSHOT_READ_TIMEOUT))?.map_err(|_| StreamEnd::Disconnected)?;
+        sent.map_err(|_| Refusal::ReaderTimeout(SNAPSHOT_READ_TIMEOUT))?
+            .map_err(|_| StreamEnd::Disconnected)?;
     }
     Ok(())
 }
 
-type Replies<T> = ReceiverStream<Result<T, Status>>;
+fn too_many_writers() -> Refusal {
+    Refusal::TooManyStreams { kind: "insert", most: WRITERS_MAX, remedy: "use fewer actors or more shards" }
+}
+
+fn too_many_sample_streams() -> Refusal {
+    let remedy = "stop other clients that sample from it";
+    Refusal::TooManyStreams { kind: "sample", most: SAMPLE_STREAMS_MAX, remedy }
+}
+
+type ReplyStream<T> = ReceiverStream<Result<T, Status>>;
 
 #[tonic::async_trait]
 impl Replay for ReplayService {
-    type InsertStream = Replies<v1::InsertReply>;
-    type SampleStream = Replies<v1::SampleReply>;
-    type SnapshotStream = Replies<v1::SnapshotReply>;
+    type InsertStream = ReplyStream<v1::InsertReply>;
+    type SampleStream = ReplyStream<v1::SampleReply>;
+    type SnapshotStream = ReplyStream<v1::SnapshotReply>;
 
     async fn insert(
         &self,
         request: Request<Streaming<v1::InsertRequest>>,
     ) -> Result<Response<Self::InsertStream>, Status> {
         let Ok(permit) = self.writers.clone().try_acquire_owned() else {
-            return Err(self.context.refuse(&Refusal::TooManyStreams { most: WRITERS_MAX }));
+            return Err(self.context.refuse(&too_many_writers()));
         };
         let (replies, stream) = mpsc::channel(ACKNOWLEDGEMENTS_MAX);
         let context = self.context.clone();
@@ -296,15 +306,15 @@ impl Replay for ReplayService {
         &self,
         request: Request<Streaming<v1::SampleRequest>>,
     ) -> Result<Response<Self::SampleStream>, Status> {
-        let Ok(permit) = self.samplers.clone().try_acquire_owned() else {
-            return Err(self.context.refuse(&Refusal::TooManyStreams { most: SAMPLERS_MAX }));
+        let Ok(permit) = self.sample_streams.clone().try_acquire_owned() else {
+            return Err(self.context.refuse(&too_many_sample_streams()));
         };
         // A channel of 1: one reply is being sent while the next batch is sampled.
         let (replies, stream) = mpsc::channel(1);
         let context = self.context.clone();
         tokio::spawn(async move {
             let _permit = permit;
-            context.stream(&replies, samplers::serve(&context, request.into_inner(), &replies)).await;
+            context.stream(&replies, sample_streams::serve(&context, request.into_inner(), &replies)).await;
         });
         Ok(Response::new(ReceiverStream::new(stream)))
     }

@@ -12,13 +12,13 @@ use proto::{BatchBuilder, Updates};
 use replay::codec::Codec;
 use replay::store::directory::{StoreManifest, random_incarnation};
 use replay::store::inspect::TableInspection;
-use replay::store::{Home, Recovered};
+use replay::store::{Recovered, Storage};
 use replay::{
-    Allowance, Chunk, Draw, EpisodeErrors, Inserted, ItemKey, Saving, ShardStatus, Store, TableStatus,
-    Updated,
+    Allowance, Chunk, Draw, EpisodeErrors, Inserted, ItemKey, ShardStatus, SnapshotWriter, Store,
+    TableStatus, Updated,
 };
 
-use crate::home::StoreLocation;
+use crate::location::StoreLocation;
 use crate::refusal::Refusal;
 
 mod spec;
@@ -68,7 +68,7 @@ pub enum InsertDecision {
 /// One shard. It can do nothing before the first grant has configured it.
 pub struct Shard {
     location: StoreLocation,
-    bytes_limit: u64,
+    memory_limit: u64,
     /// The incarnation of the store that the first grant will create.
     incarnation: u32,
     configured: Option<Configured>,
@@ -88,10 +88,10 @@ struct Configured {
 
 impl Shard {
     /// Opens a shard and recovers the store at its location, if there is one. The shard accepts no configuration that
-    /// needs more than `bytes_limit` bytes.
-    pub fn open(location: StoreLocation, bytes_limit: u64) -> Result<Self, Refusal> {
+    /// needs more than `memory_limit` bytes.
+    pub fn open(location: StoreLocation, memory_limit: u64) -> Result<Self, Refusal> {
         let incarnation = random_incarnation().map_err(Refusal::storage("read /dev/urandom"))?;
-        let mut shard = Self { location, bytes_limit, incarnation, configured: None };
+        let mut shard = Self { location, memory_limit, incarnation, configured: None };
         if let Some((manifest, store, recovered)) = shard.location.recover()? {
             let spec = spec_of(&manifest)?;
             shard.configured = Some(Configured {
@@ -122,7 +122,7 @@ impl Shard {
             ("stack", options.stack.to_string(), writer.stack.to_string()),
         ] {
             if ours != theirs {
-                return Err(Refusal::Shape { what, ours, theirs });
+                return Err(Refusal::FrameFormatMismatch { what, ours, theirs });
             }
         }
         Ok(Some(configured.spec.clone()))
@@ -219,7 +219,7 @@ impl Shard {
 
     /// Changes a table while the shard serves. The whole change is checked before any of it is applied.
     pub fn configure(&mut self, change: &Change) -> Result<(), Refusal> {
-        let limit = self.bytes_limit;
+        let limit = self.memory_limit;
         let configured = self.configured.as_mut().ok_or(Refusal::NotConfigured)?;
         let table = configured.table_index(&change.table)?;
         let mut options = configured.store.options().clone();
@@ -231,7 +231,7 @@ impl Shard {
         let TableChange { capacity, exponent } =
             TableChange::between(configured.store.options(), &options, table);
         if let Some(capacity) = capacity {
-            configured.store.set_capacity(table, capacity).map_err(Refusal::home)?;
+            configured.store.set_capacity(table, capacity).map_err(Refusal::store_error)?;
         }
         if let Some(exponent) = exponent {
             configured.store.set_priority_exponent(table, exponent)?;
@@ -272,14 +272,18 @@ impl Shard {
         Ok((batch, configured.spec.clone()))
     }
 
-    pub fn begin_saving(&self) -> Result<Saving<Vec<u8>>, Refusal> {
+    pub fn begin_snapshot(&self) -> Result<SnapshotWriter<Vec<u8>>, Refusal> {
         let configured = self.configured.as_ref().ok_or(Refusal::NotConfigured)?;
         let head = self.location.snapshot_head(&self.manifest(configured)?)?;
-        Saving::new(head).map_err(Refusal::storage("start a snapshot"))
+        SnapshotWriter::new(head).map_err(Refusal::storage("start a snapshot"))
     }
 
     /// Continues a snapshot: returns its next piece, and whether there is more.
-    pub fn save_some(&self, saving: &mut Saving<Vec<u8>>, bytes: usize) -> Result<(Vec<u8>, bool), Refusal> {
+    pub fn write_snapshot_piece(
+        &self,
+        saving: &mut SnapshotWriter<Vec<u8>>,
+        bytes: usize,
+    ) -> Result<(Vec<u8>, bool), Refusal> {
         let configured = self.configured.as_ref().ok_or(Refusal::NotConfigured)?;
         let more =
             saving.write_some(&configured.store, bytes).map_err(Refusal::storage("write a snapshot"))?;
@@ -287,8 +291,8 @@ impl Shard {
     }
 
     /// Where the store's files are, so that they can be flushed to disk without the shard.
-    pub fn home(&self) -> Option<Home> {
-        self.configured.as_ref().map(|configured| configured.store.home().clone())
+    pub fn storage(&self) -> Option<Storage> {
+        self.configured.as_ref().map(|configured| configured.store.storage().clone())
     }
 
     /// What the shard holds and has counted. The service adds the number of blocked writers.
@@ -311,7 +315,7 @@ impl Shard {
             finished: *finished,
             bytes_used: store.bytes_used() as u64,
             bytes_max: store.options().bytes_max as u64,
-            inserts_allowed: *allowance,
+            allowance: *allowance,
             writers_blocked: 0,
             counters: store.counters(),
             tables: store.tables().iter().map(table).collect(),
@@ -319,7 +323,7 @@ impl Shard {
     }
 
     fn create(&mut self, learner: &LearnerIdentity, spec: StoreSpec) -> Result<Configured, Refusal> {
-        check_memory(&spec.options, self.bytes_limit)?;
+        check_memory(&spec.options, self.memory_limit)?;
         let manifest = manifest(&learner.run, &spec, self.incarnation, learner.incarnation)?;
         let store = self.location.create(manifest)?;
         Ok(Configured {
@@ -384,7 +388,7 @@ impl Configured {
         if self.run == theirs {
             return Ok(());
         }
-        Err(Refusal::Run { ours: self.run.clone(), theirs: theirs.to_owned() })
+        Err(Refusal::WrongRun { ours: self.run.clone(), theirs: theirs.to_owned() })
     }
 
     fn check_table(&self, table: usize) -> Result<(), Refusal> {

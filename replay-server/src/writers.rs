@@ -15,7 +15,7 @@ use replay::{Chunk, Inserted};
 use tokio::time::timeout;
 use tonic::{Status, Streaming};
 
-use crate::blocked::{Replies, WriterWait};
+use crate::blocked::{ReplySender, WriterWait};
 use crate::convert;
 use crate::refusal::Refusal;
 use crate::service::Context;
@@ -45,33 +45,33 @@ impl From<Refusal> for StreamEnd {
 pub(crate) async fn serve(
     context: &Context,
     mut requests: Streaming<v1::InsertRequest>,
-    replies: &Replies,
+    replies: &ReplySender,
 ) -> Result<(), StreamEnd> {
     let first = timeout(HELLO_TIMEOUT, next(context, &mut requests));
-    let hello = match first.await.map_err(|_| Refusal::Idle(HELLO_TIMEOUT))?? {
+    let hello = match first.await.map_err(|_| Refusal::HelloTimeout(HELLO_TIMEOUT))?? {
         Some(Message::Hello(hello)) => hello,
-        _ => return Err(Refusal::Hello.into()),
+        _ => return Err(Refusal::ExpectedHello.into()),
     };
     let writer = convert::writer(hello)?;
-    let who = format!("actor {}", writer.actor);
-    let spec = admit(context, &writer, &who, replies).await?;
+    let caller = format!("actor {}", writer.actor);
+    let spec = admit(context, &writer, &caller, replies).await?;
     loop {
         let message = tokio::select! {
             // Biased: a chunk that arrived before the end of the run is still stored.
             biased;
             message = next(context, &mut requests) => message?,
-            ended = context.shard.phase(|phase| phase.finished) => {
+            ended = context.shard.wait_for_phase(|phase| phase.finished) => {
                 ended?;
                 return finish(replies).await;
             }
         };
         let chunk = match message {
             None => return Ok(()),
-            Some(Message::Hello(_)) => return Err(Refusal::Hello.into()),
+            Some(Message::Hello(_)) => return Err(Refusal::ExpectedHello.into()),
             Some(Message::Chunk(chunk)) => check(&writer, &spec, chunk),
         };
         let stored = match chunk {
-            Ok(chunk) => store(context, chunk, &who, replies).await,
+            Ok(chunk) => store(context, chunk, &caller, replies).await,
             Err(refusal) => Err(refusal),
         };
         match stored {
@@ -92,7 +92,7 @@ async fn next(
 ) -> Result<Option<Message>, StreamEnd> {
     match requests.message().await {
         Ok(None) => Ok(None),
-        Ok(Some(request)) => Ok(Some(request.message.ok_or(Refusal::Hello)?)),
+        Ok(Some(request)) => Ok(Some(request.message.ok_or(Refusal::ExpectedHello)?)),
         Err(status) => Err(StreamEnd::Transport(context.edge.refuse(status))),
     }
 }
@@ -101,8 +101,8 @@ async fn next(
 async fn admit(
     context: &Context,
     writer: &WriterIdentity,
-    who: &str,
-    replies: &Replies,
+    caller: &str,
+    replies: &ReplySender,
 ) -> Result<Arc<StoreSpec>, Refusal> {
     let ask = || {
         let writer = writer.clone();
@@ -111,11 +111,11 @@ async fn admit(
     if let Some(spec) = ask().await?? {
         return Ok(spec);
     }
-    let what = "configuration by a learner";
-    let mut wait = WriterWait::new(context, who, what, replies);
+    let what = "shard configuration";
+    let mut wait = WriterWait::new(context, caller, what, replies);
     tokio::select! {
         never = wait.report(what) => match never {},
-        configured = context.shard.phase(|phase| phase.configured) => configured?,
+        configured = context.shard.wait_for_phase(|phase| phase.configured) => configured?,
     };
     Ok(ask().await??.expect("the shard is configured"))
 }
@@ -133,14 +133,14 @@ fn check(writer: &WriterIdentity, spec: &StoreSpec, chunk: v1::Chunk) -> Result<
 async fn store(
     context: &Context,
     mut chunk: Chunk,
-    who: &str,
-    replies: &Replies,
+    caller: &str,
+    replies: &ReplySender,
 ) -> Result<Option<v1::Stored>, Refusal> {
     let (lane, sequence) = (chunk.lane.lane, chunk.sequence);
     let (mut wait, mut turn) = (None, None);
     loop {
         let (decision, time) = context.shard.timed(move |shard| shard.insert(chunk)).await?;
-        turn.take().into_iter().for_each(crate::owner::TurnGuard::done);
+        turn.take().into_iter().for_each(crate::shared_shard::TurnGuard::disarm);
         let allowance = match decision? {
             InsertDecision::Stored(inserted) => {
                 context.metrics.insert_seconds.observe(time.as_secs_f64());
@@ -152,12 +152,12 @@ async fn store(
                 allowance
             }
         };
-        let what = format!("a grant of more inserts by the learner (allowance {allowance} reached)");
-        let wait = wait.get_or_insert_with(|| WriterWait::new(context, who, &what, replies));
+        let what = format!("insert allowance (limit {allowance})");
+        let wait = wait.get_or_insert_with(|| WriterWait::new(context, caller, &what, replies));
         tokio::select! {
             () = context.shard.next_turn() => turn = Some(context.shard.turn_guard()),
             never = wait.report(&what) => match never {},
-            ended = context.shard.phase(|phase| phase.finished) => {
+            ended = context.shard.wait_for_phase(|phase| phase.finished) => {
                 ended?;
                 return Ok(None);
             }
@@ -176,10 +176,10 @@ fn stored_message(lane: u32, sequence: u64, inserted: Inserted) -> v1::Stored {
     }
 }
 
-async fn finish(replies: &Replies) -> Result<(), StreamEnd> {
+async fn finish(replies: &ReplySender) -> Result<(), StreamEnd> {
     send(replies, Reply::Finished(v1::Finished {})).await
 }
 
-async fn send(replies: &Replies, reply: Reply) -> Result<(), StreamEnd> {
+async fn send(replies: &ReplySender, reply: Reply) -> Result<(), StreamEnd> {
     replies.send(Ok(v1::InsertReply { reply: Some(reply) })).await.map_err(|_| StreamEnd::Disconnected)
 }

@@ -63,9 +63,9 @@ async fn a_killed_one_leaves_a_socket_that_its_successor_takes_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_ends_with_its_run_does_so_each_time_that_it_is_told() {
+async fn a_shard_with_exit_with_run_exits_after_each_end_of_a_run() {
     let data = tempfile::tempdir().unwrap();
-    let flags = ["--end-with-run", "--data-dir", data.path().to_str().unwrap()];
+    let flags = ["--exit-with-run", "--data-dir", data.path().to_str().unwrap()];
     // The second one finds a run that has ended, and waits: the learner might go further.
     for learner in 1..=2 {
         let mut process = Process::start(None, &flags);
@@ -92,7 +92,7 @@ fn it_exits_when_its_parent_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_silent_connections_take_little_and_disturb_nobody() {
+async fn a_thousand_silent_connections_use_little_memory_and_disturb_no_caller() {
     rpc::serve::raise_file_limit();
     let process = Process::start(LOOPBACK, &[]);
     let mut client = client(&process.address);

@@ -39,7 +39,7 @@ async fn what_is_inserted_is_drawn_as_it_was_and_can_be_given_new_priorities() {
     let shard = reply.shard.unwrap();
     assert_eq!((shard.id.as_str(), shard.incarnation), ("shard-a", running.incarnation));
     assert_eq!((shard.tables[0].items, shard.tables[0].mass), (7, 28.0));
-    assert_eq!((shard.tables[0].samples, shard.inserts_allowed), (2, 1000));
+    assert_eq!((shard.tables[0].samples, shard.allowance), (2, 1000));
 
     let gone = ItemKey { slot: 3, generation: 999, ..last.key() };
     let mut request = updates(&[(last.key(), 107.0), (gone, 1.0)]);
@@ -78,7 +78,7 @@ async fn a_chunk_sent_again_is_acknowledged_as_a_duplicate_and_a_gap_is_counted(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shard_that_was_told_nothing_waits_and_answers() {
+async fn an_unconfigured_shard_blocks_writers_and_answers_info() {
     let running = Running::start().await;
     let mut client = running.client();
     let info = state(&mut client).await;
@@ -94,7 +94,7 @@ async fn a_shard_that_was_told_nothing_waits_and_answers() {
     let mut writing = Writing::open(&mut client, hello(0, 1)).await;
     writing.send(chunk(0, 1, 0, 0)).await;
     let Some(Reply::Blocked(waiting)) = writing.reply().await.unwrap() else { panic!("no word") };
-    assert_eq!(waiting.on, "configuration by a learner");
+    assert_eq!(waiting.on, "shard configuration");
     assert!(waiting.seconds >= 1.0);
     assert_eq!(running.metric("quiver_replay_writers_blocked"), 1.0);
     client.grant(grant(1, running.allowance(10))).await.unwrap();
@@ -104,15 +104,15 @@ async fn a_shard_that_was_told_nothing_waits_and_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_writer_waits_for_its_allowance_says_so_and_goes_on() {
+async fn a_writer_blocks_on_its_allowance_is_reported_and_continues() {
     let (running, mut client) = Running::granted(5).await;
     // After the first, 3 of 5 are stored: the second chunk still fits, and goes beyond. The third does not.
     let mut writing = write(&mut client, 0..2).await;
     writing.send(chunk(0, 1, 0, 2)).await;
     let Some(Reply::Blocked(waiting)) = writing.reply().await.unwrap() else { panic!("no word") };
-    assert_eq!(waiting.on, "a grant of more inserts by the learner (allowance 5 reached)");
+    assert_eq!(waiting.on, "insert allowance (limit 5)");
     let shard = client.info(v1::InfoRequest {}).await.unwrap().into_inner().shard.unwrap();
-    assert_eq!((shard.writers_blocked, shard.tables[0].items, shard.inserts_allowed), (1, 7, 5));
+    assert_eq!((shard.writers_blocked, shard.tables[0].items, shard.allowance), (1, 7, 5));
 
     // An allowance comes with a sample request as well. One that is too small changes nothing.
     let mut sampling = Sampling::open(&mut client).await;
@@ -170,7 +170,7 @@ async fn an_older_learner_is_refused_everywhere() {
     refused(Sampling::once(&mut client, sample(1, vec![])).await, Code::FailedPrecondition, text);
     refused(client.update_priorities(update(1, updates(&[]))).await, Code::FailedPrecondition, text);
     refused(client.grant(grant(1, running.allowance(5000))).await, Code::FailedPrecondition, text);
-    assert_eq!(state(&mut client).await.shard.unwrap().inserts_allowed, 1000);
+    assert_eq!(state(&mut client).await.shard.unwrap().allowance, 1000);
     assert_eq!(running.refused("fenced"), 4.0);
     // A sample request makes a newer learner known too.
     Sampling::once(&mut client, sample(5, vec![])).await.unwrap();
@@ -192,13 +192,13 @@ async fn a_shard_that_comes_back_ignores_the_allowance_of_its_former_life() {
     // Without a data directory it comes back as somebody else.
     let running = Running::start_at(&listen, None).await;
     let shard = client.grant(grant(1, stale)).await.unwrap().into_inner().shard.unwrap();
-    assert_eq!((shard.incarnation, shard.inserts_allowed), (running.incarnation, 0));
+    assert_eq!((shard.incarnation, shard.allowance), (running.incarnation, 0));
     assert_eq!(shard.tables[0].items, 0);
     let mut writing = Writing::open(&mut client, hello(0, 1)).await;
     writing.send(chunk(0, 1, 0, 1)).await;
     let mut sampling = Sampling::open(&mut client).await;
     let request = v1::SampleRequest { allowance: stale, ..sample(1, vec![]) };
-    assert_eq!(sampling.ask(request).await.unwrap().shard.unwrap().inserts_allowed, 0);
+    assert_eq!(sampling.ask(request).await.unwrap().shard.unwrap().allowance, 0);
     let Some(Reply::Blocked(_)) = writing.reply().await.unwrap() else { panic!("no word") };
     client.grant(grant(1, running.allowance(1000))).await.unwrap();
     // What came before is lost with the former life, and said to be.
@@ -274,7 +274,7 @@ async fn a_store_can_be_granted_again_but_what_it_holds_for_ever_not_changed() {
         refused(client.grant(request).await, Code::FailedPrecondition, part);
     }
     let info = state(&mut client).await;
-    assert_eq!((info.store, info.shard.unwrap().inserts_allowed), (Some(store()), 1000));
+    assert_eq!((info.store, info.shard.unwrap().allowance), (Some(store()), 1000));
     assert_eq!(running.refused("table"), changes.len() as f64);
 }
 
@@ -394,7 +394,7 @@ async fn a_writer_that_finds_another_shard_pauses_longer_each_time_and_loses_not
     let place =
         move || Some(ShardEntry { id: id.lock().unwrap().clone(), ..ShardEntry::unnamed(address.clone()) });
     let started = Instant::now();
-    let writer = ChunkWriter::spawn(place, Credentials::none(), hello(3, 9), 2, 0);
+    let writer = ChunkWriter::spawn(0, place, Credentials::none(), hello(3, 9), 2, 0);
     writer.send(chunk_for(LaneKey { actor: 3, incarnation: 9, lane: 0 }, 0, 1)).await.unwrap();
     let tries = || writer.sent().reconnects.load(Ordering::Relaxed);
     until(async || tries() >= 5).await;

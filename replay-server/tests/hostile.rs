@@ -54,7 +54,7 @@ impl Victim {
     }
 
     /// Nothing has changed, and the good writer and a learner go on.
-    async fn goes_on_as_before(mut self) {
+    async fn still_serves_its_callers(mut self) {
         assert_eq!(state(&mut self.client).await, self.before);
         assert_eq!(self.writing.write(chunk(0, 1, 0, 1)).await.items, 4);
         let mut sampling = Sampling::open(&mut self.client).await;
@@ -80,7 +80,7 @@ async fn a_message_that_is_too_large_is_refused() {
     let sampled = Sampling::once(&mut victim.client, sample(1, vec![0.5; 400_000])).await;
     refused(sampled, Code::ResourceExhausted, "exceeds the size limit of this server");
     assert_eq!(victim.running.messages_refused("too_large"), 3.0);
-    victim.goes_on_as_before().await;
+    victim.still_serves_its_callers().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,7 +105,7 @@ async fn frames_of_another_shape_are_refused() {
     victim.refuses_spoilt(Code::InvalidArgument, part, resized(200)).await;
     victim.refuses_spoilt(Code::InvalidArgument, "frame of step 1 has 0 bytes", resized(0)).await;
     assert_eq!(victim.running.refused("invalid"), 6.0);
-    victim.goes_on_as_before().await;
+    victim.still_serves_its_callers().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,7 +121,7 @@ async fn a_writer_that_means_another_shard_is_sent_on() {
         assert_status(&writing.refusal().await, code, part);
     }
     assert_eq!((victim.running.refused("run"), victim.running.refused("invalid")), (1.0, 1.0));
-    victim.goes_on_as_before().await;
+    victim.still_serves_its_callers().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -166,7 +166,7 @@ async fn steps_and_items_that_cannot_be_are_refused() {
     let refused = spoils.len() as f64 + 4.0;
     assert_eq!(victim.running.refused("invalid"), refused);
     assert_eq!(victim.running.metric("quiver_replay_chunks_total{result=\"refused\"}"), refused);
-    victim.goes_on_as_before().await;
+    victim.still_serves_its_callers().await;
 }
 
 fn steps(chunk: &mut v1::Chunk) -> &mut v1::Steps {
@@ -223,7 +223,7 @@ async fn columns_of_different_lengths_are_refused() {
     let huge = |chunk: &mut v1::Chunk| chunk.frame_bytes = vec![u32::MAX; 4];
     victim.refuses_spoilt(Code::InvalidArgument, "frame of step 0 has 4294967295 bytes", huge).await;
     assert_eq!(victim.running.refused("invalid"), 13.0);
-    victim.goes_on_as_before().await;
+    victim.still_serves_its_callers().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -243,7 +243,7 @@ async fn a_frame_without_a_key_frame_near_enough_is_refused() {
     victim.before = state(&mut victim.client).await;
     writing.send(v1::Chunk { sequence: 1, first_step: 32, ..deltas(0, 0) }).await;
     assert_status(&writing.refusal().await, Code::InvalidArgument, part);
-    victim.goes_on_as_before().await;
+    victim.still_serves_its_callers().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -288,11 +288,11 @@ async fn a_stream_has_one_hello_and_it_comes_first() {
         let writing = open(&mut victim.client, messages).await;
         assert_status(&writing.refusal().await, Code::InvalidArgument, "first message must be the hello");
     }
-    assert_status(&silent.refusal().await, Code::InvalidArgument, "the stream was idle for 10s");
+    assert_status(&silent.refusal().await, Code::DeadlineExceeded, "no first message within 10s");
     let ended = patiently(silent_sampling.replies.message()).await;
-    refused(ended, Code::InvalidArgument, "the stream was idle for 10s");
-    assert_eq!(victim.running.refused("invalid"), 5.0);
-    victim.goes_on_as_before().await;
+    refused(ended, Code::DeadlineExceeded, "no first message within 10s");
+    assert_eq!((victim.running.refused("invalid"), victim.running.refused("limit")), (3.0, 2.0));
+    victim.still_serves_its_callers().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -329,7 +329,7 @@ async fn one_bad_priority_refuses_the_whole_update() {
     let none = v1::UpdatePrioritiesRequest { updates: None, ..update(1, good()) };
     refused(victim.client.update_priorities(none).await, Code::InvalidArgument, "updates is missing");
     assert_eq!(victim.running.refused("invalid"), 2.0 * count + 1.0);
-    victim.goes_on_as_before().await;
+    victim.still_serves_its_callers().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -357,7 +357,7 @@ async fn absurd_counts_and_points_are_refused() {
     let long = v1::GrantRequest { wait_milliseconds: 10_001, ..grant(1, None) };
     refused(victim.client.grant(long).await, Code::InvalidArgument, "wait_milliseconds is 10001");
     assert_eq!(victim.running.refused("invalid"), 9.0);
-    victim.goes_on_as_before().await;
+    victim.still_serves_its_callers().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -369,14 +369,14 @@ async fn a_table_beyond_all_bounds_is_refused_and_a_sound_one_is_taken_after_it(
         (
             |store| store.tables[0].capacity = u64::MAX,
             Code::ResourceExhausted,
-            "raise the shard's --bytes-limit",
+            "raise the shard's --memory-limit",
         ),
-        (|store| store.bytes_max = u64::MAX, Code::ResourceExhausted, "raise the shard's --bytes-limit"),
+        (|store| store.bytes_max = u64::MAX, Code::ResourceExhausted, "raise the shard's --memory-limit"),
         (|store| store.bytes_max = 1 << 31, Code::ResourceExhausted, "this shard is limited to 1073741824"),
         (
             |store| store.tables[0].capacity = 16 << 20,
             Code::ResourceExhausted,
-            "raise the shard's --bytes-limit",
+            "raise the shard's --memory-limit",
         ),
         (|store| store.tables[0].capacity = 0, Code::InvalidArgument, "capacity"),
         (|store| store.bytes_max = 0, Code::InvalidArgument, "bytes_max"),
@@ -447,7 +447,7 @@ async fn another_protocol_and_another_run_are_refused_everywhere() {
         assert_eq!(victim.running.refused(reason), count, "{reason}");
     }
     // Nor is a stranger's incarnation remembered.
-    victim.goes_on_as_before().await;
+    victim.still_serves_its_callers().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -472,7 +472,7 @@ async fn garbage_instead_of_messages_is_refused() {
     let counted = victim.running.messages_refused("malformed") + victim.running.refused("invalid");
     assert_eq!(counted, 25.0);
     assert_status(&send_raw(&address, "Explode", false, b"").await, Code::Unimplemented, "no such method");
-    victim.goes_on_as_before().await;
+    victim.still_serves_its_callers().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -497,11 +497,11 @@ async fn compressed_messages_are_refused_unread() {
     raw.call(1, "/quiver.v1.Replay/Insert").await;
     raw.data(1, b"\x01\x00\x00\x00\x02xx").await;
     until(async || victim.running.messages_refused("compressed") == 3.0).await;
-    victim.goes_on_as_before().await;
+    victim.still_serves_its_callers().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_does_not_speak_http2_is_cut_off() {
+async fn clients_without_http2_are_disconnected() {
     let victim = Victim::new().await;
     let cut_off = "quiver_rpc_connections_refused_total{reason=\"not_http2\"}";
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 5000], b"PRI * HTTP/2.0\r\n\r\nXX", &[0x16, 3, 1]] {
@@ -516,7 +516,7 @@ async fn whoever_does_not_speak_http2_is_cut_off() {
     raw.stream.write_all(&[0x77; 3000]).await.unwrap();
     patiently(raw.closed()).await;
     until(async || victim.running.metric("quiver_rpc_connections") == 1.0).await;
-    victim.goes_on_as_before().await;
+    victim.still_serves_its_callers().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -535,7 +535,7 @@ async fn a_writer_that_vanishes_while_its_chunk_waits_leaves_nothing_behind() {
     until(async || victim.running.metric("quiver_replay_writers_connected") == 1.0).await;
     assert_eq!(victim.running.metric("quiver_replay_writers_blocked"), 0.0);
     victim.client.grant(grant(1, victim.running.allowance(1000))).await.unwrap();
-    victim.goes_on_as_before().await;
+    victim.still_serves_its_callers().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -566,7 +566,7 @@ async fn a_stream_that_stops_half_way_leaves_nothing_behind() {
     raw.data(1, &half[..7]).await;
     drop(raw);
     until(async || victim.running.metric("quiver_rpc_connections") == 1.0).await;
-    victim.goes_on_as_before().await;
+    victim.still_serves_its_callers().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -585,5 +585,5 @@ async fn more_streams_than_there_are_places_are_refused_until_some_are_free() {
     assert_eq!(victim.running.refused("limit"), 1.0);
     drop(others);
     until(async || victim.running.metric("quiver_replay_writers_connected") == 1.0).await;
-    victim.goes_on_as_before().await;
+    victim.still_serves_its_callers().await;
 }

@@ -69,8 +69,8 @@ async fn the_exponent_changes_probabilities_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_is_not_configured() {
-    let untold = Running::start().await;
-    let early = untold.client().configure(configure(Some(5), None)).await;
+    let unconfigured = Running::start().await;
+    let early = unconfigured.client().configure(configure(Some(5), None)).await;
     refused(early, Code::FailedPrecondition, "no learner has configured this shard yet");
 
     let (running, mut client) = filled(store(), 2).await;
@@ -84,7 +84,7 @@ async fn what_cannot_be_is_not_configured() {
         (configure(Some(2), Some(-0.5)), Code::InvalidArgument, "priority_exponent must be finite"),
         (configure(Some(0), Some(0.5)), Code::InvalidArgument, "capacity must be from 1"),
         (configure(Some(u64::MAX), None), Code::InvalidArgument, "capacity must be from 1"),
-        (configure(Some(1 << 30), None), Code::ResourceExhausted, "raise the shard's --bytes-limit"),
+        (configure(Some(1 << 30), None), Code::ResourceExhausted, "raise the shard's --memory-limit"),
         (other, Code::InvalidArgument, "no table \"other\""),
     ] {
         refused(client.configure(request).await, code, part);
@@ -137,7 +137,7 @@ async fn what_was_configured_or_granted_later_survives_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_is_named_with_what_for_and_for_how_long() {
+async fn blocked_callers_are_listed_with_cause_and_duration() {
     let running = Running::start().await;
     let mut client = running.client();
     let waiters =
@@ -152,18 +152,21 @@ async fn whoever_waits_is_named_with_what_for_and_for_how_long() {
         until(async || waiters().await.len() == actors.len()).await;
     }
     let [first, second] = &waiters().await[..] else { panic!("not two") };
-    let what = "configuration by a learner";
-    assert_eq!((first.who.as_str(), first.on.as_str()), ("actor 3", what));
-    assert_eq!((second.who.as_str(), second.on.as_str()), ("actor 8", what));
-    assert!(first.seconds > second.seconds && second.seconds >= 0.0, "{first:?} {second:?}");
-    until(async || waiters().await[0].seconds > 1.0).await;
+    let what = "shard configuration";
+    assert_eq!((first.caller.as_str(), first.blocked_on.as_str()), ("actor 3", what));
+    assert_eq!((second.caller.as_str(), second.blocked_on.as_str()), ("actor 8", what));
+    assert!(
+        first.blocked_seconds > second.blocked_seconds && second.blocked_seconds >= 0.0,
+        "{first:?} {second:?}"
+    );
+    until(async || waiters().await[0].blocked_seconds > 1.0).await;
 
     // For inserts to be granted. One of the two gets its chunk in.
     client.grant(grant(1, running.allowance(1))).await.unwrap();
-    let held = "a grant of more inserts by the learner (allowance 1 reached)";
-    until(async || waiters().await.iter().map(|waiter| waiter.on.as_str()).eq([held])).await;
+    let held = "insert allowance (limit 1)";
+    until(async || waiters().await.iter().map(|waiter| waiter.blocked_on.as_str()).eq([held])).await;
     let [waiter] = &waiters().await[..] else { panic!("not one") };
-    assert!(["actor 3", "actor 8"].contains(&waiter.who.as_str()), "{waiter:?}");
+    assert!(["actor 3", "actor 8"].contains(&waiter.caller.as_str()), "{waiter:?}");
 
     // The learner for inserts that do not come.
     let request = v1::GrantRequest { until_inserts: 100, wait_milliseconds: 10_000, ..grant(1, None) };
@@ -172,7 +175,7 @@ async fn whoever_waits_is_named_with_what_for_and_for_how_long() {
     until(async || running.metric("quiver_replay_grants_blocked") == 1.0).await;
     let all = waiters().await;
     assert_eq!(
-        (all[1].who.as_str(), all[1].on.as_str()),
+        (all[1].caller.as_str(), all[1].blocked_on.as_str()),
         ("learner", "inserts by actors, up to 100 in total")
     );
     assert_eq!(all.len(), 2);

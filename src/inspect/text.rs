@@ -63,16 +63,15 @@ fn write_page(
     };
     writeln!(page, "  run        {}", now.info.run)?;
     let table = store.tables.get(now.table).cloned().unwrap_or_default();
-    let names: Vec<&str> = store.tables.iter().map(|table| table.name.as_str()).collect();
     writeln!(
         page,
-        "  table      {} of {} (sampler {}, remover {}, exponent {})",
-        table.name,
-        names.join(", "),
-        table.sampler,
-        table.remover,
-        table.priority_exponent
+        "  table      {} (sampler {}, remover {}, exponent {})",
+        table.name, table.sampler, table.remover, table.priority_exponent
     )?;
+    if store.tables.len() > 1 {
+        let names: Vec<&str> = store.tables.iter().map(|table| table.name.as_str()).collect();
+        writeln!(page, "             all tables: {}", names.join(", "))?;
+    }
     contents(page, before, now, store, table.capacity)?;
     damage(page, now)?;
     blocked_callers(page, now)?;
@@ -108,12 +107,12 @@ fn contents(
         page,
         "  inserts    {} ({inserts:.0}/s), {} more allowed",
         number(counts.inserts),
-        number(shard.inserts_allowed.saturating_sub(shard.inserts()))
+        number(shard.allowance.saturating_sub(shard.inserts()))
     )?;
     writeln!(page, "  samples    {} ({samples:.0}/s), {ratio:.2} per insert", number(counts.samples))?;
     writeln!(
         page,
-        "  removed    {} by capacity, {} by the ring's size, {} used up, {} on request",
+        "  removed    {} by capacity, {} by the ring's size, {} at max_times_sampled, {} undecodable",
         number(counts.evicted),
         number(counts.reclaimed_items),
         number(counts.used_up),
@@ -157,7 +156,11 @@ fn blocked_callers(page: &mut String, now: &Inspection) -> std::fmt::Result {
         [] => writeln!(page, "  blocked    none")?,
         callers => {
             for caller in callers.iter().take(BLOCKED_SHOWN) {
-                writeln!(page, "  blocked    {} for {:.1} s on {}", caller.who, caller.seconds, caller.on)?;
+                writeln!(
+                    page,
+                    "  blocked    {} for {:.1} s on {}",
+                    caller.caller, caller.blocked_seconds, caller.blocked_on
+                )?;
             }
             if callers.len() > BLOCKED_SHOWN {
                 writeln!(page, "  blocked    and {} more", callers.len() - BLOCKED_SHOWN)?;

@@ -20,7 +20,7 @@ fn table(cluster: &Cluster, shard: usize) -> v1::Table {
 }
 
 #[test]
-fn a_run_goes_on_by_what_was_changed_also_after_its_learner_was_killed() {
+fn adjusted_settings_stay_in_force_after_the_learner_was_killed() {
     let mut cluster = Cluster::start(2, 2, &["--min-size", "256", "--samples-per-insert", "64"]);
     cluster.moves_on(&[0, 1]);
     adjust(&cluster, "capacity", "600").unwrap();

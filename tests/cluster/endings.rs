@@ -13,7 +13,7 @@ fn a_run_that_ends_before_its_first_update_is_evaluated_all_the_same() {
 }
 
 #[test]
-fn everyone_leaves_a_finished_run_and_with_more_frames_it_goes_on_with_the_same_shards() {
+fn all_members_leave_a_finished_run_and_with_more_frames_it_resumes_with_the_same_shards() {
     let flags = |frames| ["--min-size", "128", "--evaluate-final-episodes", "2", "--frames", frames];
     let mut cluster = Cluster::start(1, 1, &flags("600"));
     for frames in ["600", "1500"] {
@@ -26,7 +26,7 @@ fn everyone_leaves_a_finished_run_and_with_more_frames_it_goes_on_with_the_same_
         assert_eq!(cluster.learner.end().code(), Some(0), "at {frames} frames");
         assert_eq!(cluster.actors[0].end().code(), Some(0), "at {frames} frames");
         assert_eq!(evaluator.end().code(), Some(0), "at {frames} frames");
-        assert!(cluster.counters(0).actions >= frames.parse().unwrap());
+        assert!(cluster.counters(0).agent_steps >= frames.parse().unwrap());
     }
 }
 
@@ -54,7 +54,7 @@ fn an_actor_that_starts_when_the_run_has_ended_hears_of_it_and_leaves() {
 
 /// What was changed in mid-run lasts, unless the resumed run sets something else. Launcher and learner agree.
 #[test]
-fn a_run_goes_on_without_a_lost_shard_until_it_is_told_otherwise() {
+fn a_run_continues_without_an_excluded_shard_until_it_is_included_again() {
     let flags = |frames| ["--min-size", "128", "--evaluate-final-episodes", "2", "--frames", frames];
     let ends = |launched: &mut Launched, budget: u64| {
         assert_eq!(launched.process.end().code(), Some(0), "{}", launched.process.log());

@@ -157,9 +157,9 @@ impl Cluster {
     #[track_caller]
     pub fn moves_on(&self, shards: &[usize]) {
         // From what was asked for or prepared before.
-        const BEYOND_WHAT_WAS_UNDER_WAY: f64 = 40.0;
+        const MORE_THAN_IN_FLIGHT: f64 = 40.0;
         let updates = self.updates();
-        until("the learner makes updates", || self.updates() >= updates + BEYOND_WHAT_WAS_UNDER_WAY);
+        until("the learner makes updates", || self.updates() >= updates + MORE_THAN_IN_FLIGHT);
         for &shard in shards {
             let inserts = self.counters(shard).inserts;
             until(&format!("shard {shard} is inserted into"), || self.counters(shard).inserts > inserts + 20);

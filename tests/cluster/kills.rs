@@ -148,7 +148,7 @@ fn fifty_kills_of_any_process_are_survived_and_no_transition_is_doubled() {
 }
 
 #[test]
-fn all_children_die_with_a_killed_launcher_and_the_run_can_go_on() {
+fn all_children_exit_with_a_killed_launcher_and_the_run_can_be_resumed() {
     let mut launched = Launched::start(&[&FLAGS[..], &ENDLESS].concat());
     let names = ["shard-0", "shard-1", "learner", "actor-0", "actor-1", "evaluator"];
     let children = names.map(|name| launched.child(name));

@@ -64,7 +64,7 @@ fn shards_that_come_back_at_each_others_addresses_keep_their_items_and_their_lan
 }
 
 #[test]
-fn a_run_can_be_told_to_go_on_without_a_shard_and_with_it_again() {
+fn an_operator_can_exclude_a_shard_and_include_it_again() {
     let mut cluster = Cluster::start(2, 2, &FLAGS);
     cluster.moves_on(&[0, 1]);
     cluster.shards[1].kill();

@@ -91,7 +91,7 @@ impl Process {
     }
 
     /// Lets it go on.
-    pub fn go_on(&self) {
+    pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
 

@@ -16,7 +16,7 @@ fn holds(asked: f64, flags: &[&str]) {
         // Stopped while it is looked at, and with it whatever it grants. Both shards still answer.
         cluster.learner.stop();
         let tables = [0, 1].map(|shard| cluster.table(shard));
-        cluster.learner.go_on();
+        cluster.learner.resume();
         assert!(tables.iter().all(|table| table.inserts > 0 && table.samples > 0), "{tables:?}");
         tables.iter().fold((0, 0), |sum, table| (sum.0 + table.samples, sum.1 + table.inserts))
     };

@@ -24,11 +24,11 @@ fn incarnations(cluster: &Cluster, shard: usize, actor: u32) -> BTreeSet<u64> {
 /// With the actors stopped, the learner's frames come to be what the shards have counted (CartPole skips none).
 fn frames_agree(cluster: &Cluster) -> u64 {
     cluster.actors.iter().for_each(Process::stop);
-    let counted = || (0..cluster.shards.len()).map(|shard| cluster.counters(shard).actions).sum::<u64>();
+    let counted = || (0..cluster.shards.len()).map(|shard| cluster.counters(shard).agent_steps).sum::<u64>();
     until("the learner's frames are the shards' count", || {
         cluster.learner.metric("quiver_learner_frames") == counted() as f64
     });
-    cluster.actors.iter().for_each(Process::go_on);
+    cluster.actors.iter().for_each(Process::resume);
     counted()
 }
 
@@ -124,7 +124,7 @@ fn an_actor_that_loses_its_place_joins_again_as_a_new_one() {
 }
 
 #[test]
-fn a_learner_asked_to_stop_leaves_a_checkpoint_and_goes_on_from_it() {
+fn a_stopped_learner_writes_a_checkpoint_and_resumes_from_it() {
     let mut cluster = Cluster::start(2, 2, &FLAGS);
     cluster.moves_on(&[0, 1]);
     let frames = frames_agree(&cluster);
@@ -148,7 +148,7 @@ fn a_learner_asked_to_stop_leaves_a_checkpoint_and_goes_on_from_it() {
 }
 
 #[test]
-fn the_only_shard_may_die_after_it_has_begun_to_forget() {
+fn the_only_shard_may_be_killed_after_it_has_evicted_items() {
     let mut cluster = Cluster::start(1, 1, &["--min-size", "128", "--capacity", "300"]);
     until("the shard has evicted items", || cluster.table(0).evicted > 100);
     cluster.shards[0].kill();

@@ -115,8 +115,14 @@ impl Shards {
         (0..=priorities.len()).for_each(|_| lane.push(&[0], Some(NOOP)));
         let items = lane.completed().zip(priorities).map(|(first, &value)| one_step(first, value));
         let chunk = lane.chunk(items);
-        let writer =
-            ChunkWriter::spawn(ShardEntry::fixed(self.address(index)), Credentials::none(), hello, 1, 0);
+        let writer = ChunkWriter::spawn(
+            index,
+            ShardEntry::fixed(self.address(index)),
+            Credentials::none(),
+            hello,
+            1,
+            0,
+        );
         patiently(async {
             writer.send(chunk).await.unwrap();
             writer.flush().await.unwrap();

@@ -48,8 +48,8 @@ fn stop(cluster: &mut Cluster, part: Part) {
     processes(cluster, part).iter().for_each(Process::stop);
 }
 
-fn go_on(cluster: &mut Cluster, part: Part) {
-    processes(cluster, part).iter().for_each(Process::go_on);
+fn resume_part(cluster: &mut Cluster, part: Part) {
+    processes(cluster, part).iter().for_each(Process::resume);
 }
 
 fn kill(cluster: &mut Cluster, part: Part) {
@@ -77,7 +77,7 @@ fn until_held(what: &str, count: impl Fn() -> f64, condition: impl Fn() -> bool)
 }
 
 /// What those do who are not stopped, and what they say.
-fn the_rest_waits_or_goes_on(cluster: &Cluster, stopped: &[Part]) {
+fn the_rest_blocks_or_continues(cluster: &Cluster, stopped: &[Part]) {
     let is_stopped = |part: Part| stopped.contains(&part);
     let shards: Vec<usize> = (0..2).filter(|&index| !is_stopped(Part::Shard(index))).collect();
     if !is_stopped(Part::Learner) {
@@ -114,13 +114,13 @@ fn the_rest_waits_or_goes_on(cluster: &Cluster, stopped: &[Part]) {
             });
             let status = cluster.info(shard).shard.unwrap();
             let inserts = status.counters.unwrap().inserts;
-            assert!(inserts >= status.inserts_allowed && status.writers_blocked >= 1, "{status:?}");
+            assert!(inserts >= status.allowance && status.writers_blocked >= 1, "{status:?}");
         }
     }
 }
 
 #[test]
-fn whoever_is_stopped_alone_the_rest_says_so_in_words() {
+fn when_one_process_is_stopped_the_others_report_it() {
     let cluster = cluster();
     let says = |log: &dyn Fn() -> String, words: &str| {
         until(&format!("the log says {words:?}"), || log().contains(words));
@@ -128,10 +128,10 @@ fn whoever_is_stopped_alone_the_rest_says_so_in_words() {
 
     cluster.learner.stop();
     for actor in &cluster.actors {
-        says(&|| actor.log(), "a grant of more inserts by the learner");
+        says(&|| actor.log(), "insert allowance");
         until("health says so", || actor.page("/healthz").starts_with("waiting for the shards"));
     }
-    cluster.learner.go_on();
+    cluster.learner.resume();
     cluster.moves_on(&[0, 1]);
     for actor in &cluster.actors {
         until("health is well again", || actor.page("/healthz") == "ok\n");
@@ -139,7 +139,7 @@ fn whoever_is_stopped_alone_the_rest_says_so_in_words() {
 
     cluster.actors.iter().for_each(Process::stop);
     says(&|| cluster.learner.log(), "blocked_on=actors:");
-    cluster.actors.iter().for_each(Process::go_on);
+    cluster.actors.iter().for_each(Process::resume);
     cluster.moves_on(&[0, 1]);
 
     cluster.shards[0].stop();
@@ -147,34 +147,34 @@ fn whoever_is_stopped_alone_the_rest_says_so_in_words() {
     says(&|| cluster.actors[0].log(), "shard unreachable");
     cluster.shards[1].stop();
     says(&|| cluster.learner.log(), &format!("last at {}", cluster.shard_address(0)));
-    cluster.shards[0].go_on();
-    cluster.shards[1].go_on();
+    cluster.shards[0].resume();
+    cluster.shards[1].resume();
     cluster.moves_on(&[0, 1]);
 }
 
 #[test]
-fn each_part_and_each_pair_can_be_stopped_in_every_order_and_training_goes_on() {
+fn each_process_and_each_pair_can_be_stopped_in_every_order_and_training_continues() {
     let mut cluster = cluster();
     for part in PARTS {
         stop(&mut cluster, part);
-        the_rest_waits_or_goes_on(&cluster, &[part]);
-        go_on(&mut cluster, part);
+        the_rest_blocks_or_continues(&cluster, &[part]);
+        resume_part(&mut cluster, part);
         cluster.moves_on(&[0, 1]);
     }
     // Each pair comes in both orders, of which the one of going on matters: stops follow each other at once.
     for pair in pairs() {
         println!("stopping {pair:?}");
         pair.iter().for_each(|&part| stop(&mut cluster, part));
-        the_rest_waits_or_goes_on(&cluster, &pair);
-        go_on(&mut cluster, pair[0]);
-        the_rest_waits_or_goes_on(&cluster, &pair[1..]);
-        go_on(&mut cluster, pair[1]);
+        the_rest_blocks_or_continues(&cluster, &pair);
+        resume_part(&mut cluster, pair[0]);
+        the_rest_blocks_or_continues(&cluster, &pair[1..]);
+        resume_part(&mut cluster, pair[1]);
         cluster.moves_on(&[0, 1]);
     }
 }
 
 #[test]
-fn each_part_and_each_pair_can_be_killed_and_started_in_every_order_and_training_goes_on() {
+fn each_process_and_each_pair_can_be_killed_and_started_in_every_order_and_training_continues() {
     let mut cluster = cluster();
     for part in PARTS {
         kill(&mut cluster, part);

@@ -48,7 +48,7 @@ fn unread(reason: &str) -> String {
 }
 
 #[test]
-fn strangers_and_nonsense_are_refused_and_counted_and_training_goes_on() {
+fn strangers_and_nonsense_are_refused_and_counted_and_training_continues() {
     let cluster = Cluster::start(1, 1, &["--min-size", "128"]);
     cluster.moves_on(&[0]);
     let (run, _) = cluster.run();

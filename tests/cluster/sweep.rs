@@ -55,7 +55,7 @@ fn ends_well(folder: &Path, sweep: &mut Process) {
 }
 
 #[test]
-fn a_killed_sweep_goes_on_without_repeating_finished_runs() {
+fn a_killed_sweep_resumes_without_repeating_finished_runs() {
     let (_turn, folder) = (turn(), folder());
     let folder = folder.path();
     let mut sweep = start(folder);

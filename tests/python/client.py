@@ -81,7 +81,7 @@ def main(protos: str, address: str, into: str, secrets: str) -> None:
     granted = shard.Grant(
         pb.GrantRequest(caller=caller, learner_incarnation=1, store=store, allowance=allowance), timeout=SECONDS
     )
-    assert granted.shard.inserts_allowed == 10, granted
+    assert granted.shard.allowance == 10, granted
 
     # An episode of three steps and its final observation; an item for each step.
     frames = [frame(number) for number in range(4)]

@@ -2,7 +2,7 @@
 """Proves that a refactoring changes no behaviour: `make same-weights BASE=<commit>`.
 
 The check builds BASE in its own worktree, trains BASE's build and today's build in lockstep with the same settings,
-and compares weights, target network, optimiser and scores bit for bit. Names that changed since BASE go into renames.py."""
+and compares weights, target network, optimizer and scores bit for bit. Names that changed since BASE go into renames.py."""
 
 import argparse
 import fcntl

@@ -73,6 +73,7 @@ impl LightActor {
         let hello = v1::InsertHello { actor: number, ..tape.hello.clone() };
         let writer = |address: &Address| {
             rpc::writer::ChunkWriter::spawn(
+                0,
                 ShardEntry::fixed(address.clone()),
                 Credentials::none(),
                 hello.clone(),

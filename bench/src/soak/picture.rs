@@ -21,7 +21,7 @@ const TIMES: [Figure; 2] =
     [("batch, p99", Colour::Pink, |seen| seen.p99_ms), ("batch, p50", Colour::Green, |seen| seen.p50_ms)];
 const MEMORY: [Figure; 1] = [("memory", Colour::Black, |seen| seen.resident_mb)];
 
-/// Draws what was seen as an SVG file.
+/// Draws the measurements as an SVG file.
 pub fn draw(file: &Path, seen: &[Seen]) -> Result<()> {
     let page = page(seen).svg().with_context(|| format!("can't draw {}", file.display()))?;
     std::fs::write(file, page).with_context(|| format!("can't write {}", file.display()))

@@ -84,7 +84,7 @@ async fn reconcile(client: &mut ReplayClient<Channel>, desired: &DesiredState) -
     if info.store.is_none() {
         grant(client, desired, true, None).await?;
     }
-    let allowed = info.shard.map_or(0, |shard| shard.inserts_allowed);
+    let allowed = info.shard.map_or(0, |shard| shard.allowance);
     if allowed == 0 && desired.inserts_max > 0 {
         allow(client, desired).await?;
     }

@@ -216,7 +216,7 @@ impl Writer {
         };
         let _inside = runtime()?.enter();
         let entry = ShardEntry::fixed(address.clone());
-        let writer = rpc::writer::ChunkWriter::spawn(entry, credentials, hello, BURST, key.incarnation);
+        let writer = rpc::writer::ChunkWriter::spawn(0, entry, credentials, hello, BURST, key.incarnation);
         let connection = Some(writer);
         let lane = Lane::new(&lease, spec, chunk_steps);
         let (tables, actions) = (spec.options.tables.clone(), spec.actions);

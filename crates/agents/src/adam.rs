@@ -1,6 +1,6 @@
 //! Adam (Kingma and Ba 2015) over one flat tensor, with a state that can be saved.
 //!
-//! libtorch's own optimiser keeps its moments to itself, and a run that can't save them can't be resumed exactly.
+//! tch does not expose the moments of libtorch's own optimizer, and a run that can't save them can't be resumed exactly.
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use tch::{Device, Kind, Tensor};
@@ -11,7 +11,7 @@ use crate::parameters::{Parameters, WeightsError};
 const BETA1: f64 = 0.9;
 const BETA2: f64 = 0.999;
 
-/// The optimiser and its moments.
+/// The optimizer and its moments.
 #[derive(Debug)]
 pub struct Adam {
     epsilon: f64,
@@ -21,7 +21,7 @@ pub struct Adam {
 }
 
 impl Adam {
-    /// An optimiser that has seen nothing, for these parameters.
+    /// An optimizer that has seen nothing, for these parameters.
     pub fn new(parameters: &Parameters, epsilon: f64) -> Self {
         Self { epsilon, step: 0, first: parameters.zeros(), second: parameters.zeros() }
     }
@@ -48,7 +48,7 @@ impl Adam {
         let correction2 = 1.0 - BETA2.powf(self.step as f64);
         // −lr/c₁ · m / (√v/√c₂ + ε) is written as m / (√v·slope + offset), so that one pass divides and adds.
         let factor = -correction1 / learning_rate;
-        let line = Line { slope: factor / correction2.sqrt(), offset: factor * self.epsilon };
+        let line = Denominator { slope: factor / correction2.sqrt(), offset: factor * self.epsilon };
         let clamp = clamp.unwrap_or(f64::INFINITY);
         tch::no_grad(|| {
             if self.step_on_cpu(parameters, gradient, clamp as f32, line).is_none() {
@@ -63,7 +63,7 @@ impl Adam {
         parameters: &mut Parameters,
         gradient: &[Tensor],
         clamp: f32,
-        line: Line,
+        line: Denominator,
     ) -> Option<()> {
         let gradient: Vec<Tensor> = gradient.iter().map(Tensor::contiguous).collect();
         let gradient = gradient.iter().map(floats).collect::<Option<Vec<_>>>()?;
@@ -82,7 +82,13 @@ impl Adam {
         Some(())
     }
 
-    fn step_on_device(&mut self, parameters: &mut Parameters, gradient: &[Tensor], clamp: f64, line: Line) {
+    fn step_on_device(
+        &mut self,
+        parameters: &mut Parameters,
+        gradient: &[Tensor],
+        clamp: f64,
+        line: Denominator,
+    ) {
         let parts: Vec<_> = gradient.iter().map(|part| part.reshape([-1])).collect();
         let gradient = Tensor::cat(&parts, 0).clamp(-clamp, clamp);
         let _ = self.first.lerp_(&gradient, 1.0 - BETA1);
@@ -106,13 +112,13 @@ impl Adam {
         let file =
             SafeTensors::deserialize(bytes).map_err(|error| WeightsError::Format(error.to_string()))?;
         let count = self.first.numel();
-        let find = |name: &str, dtype, shape: &[usize]| match file.tensor(name) {
+        let find = |name: &str, what, dtype, shape: &[usize]| match file.tensor(name) {
             Ok(tensor) if tensor.dtype() == dtype && tensor.shape() == shape => Ok(tensor.data().to_vec()),
-            _ => Err(WeightsError::Mismatch(format!("optimiser's {name} is missing or of another size"))),
+            _ => Err(WeightsError::Mismatch(format!("Adam's {what} is missing or has another size"))),
         };
-        let first = find("first", Dtype::F32, &[count])?;
-        let second = find("second", Dtype::F32, &[count])?;
-        let step = find("step", Dtype::I64, &[])?;
+        let first = find("first", "first moment", Dtype::F32, &[count])?;
+        let second = find("second", "second moment", Dtype::F32, &[count])?;
+        let step = find("step", "step count", Dtype::I64, &[])?;
         let tensor = |bytes: &[u8]| Tensor::from_data_size(bytes, &[count as i64], Kind::Float);
         self.first.copy_(&tensor(&first));
         self.second.copy_(&tensor(&second));
@@ -121,9 +127,9 @@ impl Adam {
     }
 }
 
-/// What the root of the second moment is put through before the division.
+/// Denominator of the Adam update, with bias correction and step size folded in: sqrt(v)·slope + offset.
 #[derive(Clone, Copy)]
-struct Line {
+struct Denominator {
     slope: f64,
     offset: f64,
 }
@@ -223,7 +229,7 @@ mod tests {
         let (mut one, mut other) = (network(), network());
         let mut fused = Adam::new(one.parameters(), 1e-8);
         let mut plain = Adam::new(other.parameters(), 1e-8);
-        let line = Line { slope: -1e3, offset: -1e-5 };
+        let line = Denominator { slope: -1e3, offset: -1e-5 };
         for step in 0..100 {
             let gradient = gradient(one.parameters(), step);
             tch::no_grad(|| {
@@ -236,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_saved_state_goes_on_exactly() {
+    fn training_continues_exactly_from_a_saved_state() {
         let (mut straight, mut resumed) = (network(), network());
         let mut adam = Adam::new(straight.parameters(), 1e-8);
         let mut other = Adam::new(resumed.parameters(), 1e-8);

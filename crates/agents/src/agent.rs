@@ -40,8 +40,8 @@ pub trait Agent: fmt::Debug + Send + Sync {
     /// Entropy of the policy in nats, one per row of Q-values.
     fn entropy(&self, q: &Tensor) -> Tensor;
 
-    /// What step `index` of a window adds to the return besides its reward, from the behaviour's log-probability of its action.
-    /// `weight` is γ^index, already part of the result.
+    /// Extra reward of step `index` of an n-step window, such as an entropy bonus. `log_probability` is log μ(a|s) of
+    /// the behaviour policy. The returned value must already be multiplied by `weight` = γ^index.
     fn bonus(&self, _index: usize, _weight: f64, _log_probability: f64) -> f64 {
         0.0
     }
@@ -49,7 +49,8 @@ pub trait Agent: fmt::Debug + Send + Sync {
     /// V(s) of a state to bootstrap from.
     fn value(&self, q: &[f64]) -> f64;
 
-    /// The target of Q(s,a) as one network sees it, for a first priority. `next_q` is missing where nothing follows.
+    /// TD target of Q(s,a) computed with a single network, used for a transition's initial priority. `next_q` is `None`
+    /// after a terminal step.
     fn target(&self, _q: &[f64], _action: usize, folded: Folded, next_q: Option<&[f64]>) -> f64 {
         folded.sum + folded.discount * next_q.map_or(0.0, |q| self.value(q))
     }

@@ -3,17 +3,17 @@
 use settings::choices;
 use tch::{Cuda, Device};
 
-/// A GPU was asked for that is not there.
+/// The requested GPU does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no GPU number {asked}: libtorch finds {found}; use --device cpu, or a libtorch built for CUDA (see docs/gpu.md)"
+    "GPU {requested} not found: libtorch sees {found} GPUs; use --device cpu, or a libtorch built for CUDA (see docs/gpu.md)"
 )]
 pub struct NoSuchDevice {
-    asked: usize,
+    requested: usize,
     found: i64,
 }
 
-/// The device that a run's settings ask for. `auto` is the first GPU if there is one, else the CPU.
+/// The device that a run's settings request. `auto` is the first GPU if there is one, else the CPU.
 pub fn open(device: choices::Device) -> Result<Device, NoSuchDevice> {
     match device {
         choices::Device::Auto => Ok(Device::cuda_if_available()),
@@ -27,7 +27,7 @@ fn cuda(number: usize) -> Result<Device, NoSuchDevice> {
     if (number as i64) < found {
         Ok(Device::Cuda(number))
     } else {
-        Err(NoSuchDevice { asked: number, found })
+        Err(NoSuchDevice { requested: number, found })
     }
 }
 
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gpu_that_is_not_there_is_refused() {
+    fn a_missing_gpu_is_refused() {
         assert!(cuda(999).unwrap_err().to_string().contains("--device cpu"));
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! The actor acts with an agent and the learner trains one; neither depends on which it is. Below the trait are the parts that all
 //! agents share: the network ([`QNetwork`]), whose parameters are views of one flat tensor so that Adam makes a few passes over
-//! one piece of memory and weights are published by one copy; the optimiser ([`Adam`]); the fold of a window of steps into a
+//! one piece of memory and weights are published by one copy; the optimizer ([`Adam`]); the fold of a window of steps into a
 //! return ([`Returns`]); and how actions are drawn ([`Behaviour`]).
 //!
-//! Targets exist twice, on tensors for the learner and on f64 slices for the actor's first priorities; a test compares them for
+//! Targets exist twice, on tensors for the learner and on f64 slices for the actor's initial priorities; a test compares them for
 //! every agent in the list. Priorities exist once, in `value`. This crate knows nothing of shards, environments' rules or files.
 #![deny(unsafe_code)]
 

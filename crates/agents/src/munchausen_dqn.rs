@@ -2,7 +2,7 @@
 //! r + α·clip(β·log π(a|s), l₀, 0) + γ·V(s′), with π = softmax(Q/β) of the target network.
 //!
 //! As in the paper the agent acts ε-greedily; the soft policy is in the targets. α and l₀ are the paper's. Departures: β is the
-//! preset's `temperature` (the paper has 0.03), a stochastic evaluation plays the final ε of training, and loss and optimiser
+//! preset's `temperature` (the paper has 0.03), a stochastic evaluation plays the final ε of training, and loss and optimizer
 //! are the run's. Two cases that the paper leaves open: a window of n steps sums rewards alone and has the bonus of its first
 //! action, and `double` takes the next policy from the online network, as soft DQN does.
 

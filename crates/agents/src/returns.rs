@@ -1,6 +1,6 @@
 //! The return of a window of steps.
 //!
-//! The actor folds windows for first priorities and the learner for targets, both here, so that they clip rewards, end returns
+//! The actor folds windows for initial priorities and the learner for targets, both here, so that they clip rewards, end returns
 //! and add the agent's bonuses alike.
 
 use replay::Taken;
@@ -36,7 +36,8 @@ impl Returns {
         }
     }
 
-    /// Whether nothing after this step counts: the game is over, or a life is lost and that ends the return.
+    /// Whether the step is terminal for learning (no bootstrap): the episode terminated, or a life was lost and
+    /// `life_loss_ends` is set.
     pub fn ends(&self, step: &Taken) -> bool {
         step.terminated || (self.life_loss_ends && step.life_lost)
     }

@@ -25,14 +25,14 @@ const ITEMS_FOR_ESTIMATE: u64 = 1_000;
 /// Checks that the remaining of `shards` shards can hold `min_size` items: by number and, once the size of an item can
 /// be estimated, by bytes.
 fn check_room(settings: &Settings, shards: usize, held: &ReplayStatus) -> Result<(), String> {
-    let absent = &settings.without_shards.0;
-    if let Some(number) = absent.iter().find(|&&number| number >= shards) {
+    let excluded = &settings.without_shards.0;
+    if let Some(number) = excluded.iter().find(|&&number| number >= shards) {
         return Err(format!(
             "without_shards has shard {number}, but the run has {shards}: use numbers from 0 to {}",
             shards.saturating_sub(1)
         ));
     }
-    let left = (shards - absent.len()) as u64;
+    let left = (shards - excluded.len()) as u64;
     if left == 0 {
         return Err("without_shards leaves no shard: keep at least one".into());
     }

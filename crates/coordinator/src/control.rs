@@ -67,13 +67,13 @@ impl std::fmt::Display for BlockedOn {
         match self {
             BlockedOn::Shards(shards) => {
                 let names: Vec<_> = shards.iter().map(ToString::to_string).collect();
-                write!(f, "replay shard {} to answer", names.join(", "))
+                write!(f, "replay shard {} (no answer yet; check its log)", names.join(", "))
             }
             BlockedOn::Filling { items, min_size } => {
-                write!(f, "the replay to fill ({items} of {min_size} transitions)")
+                write!(f, "the replay to reach min_size ({items} of {min_size} transitions)")
             }
             BlockedOn::Inserts { missing } => {
-                write!(f, "actors: {missing} more transitions for the next batch")
+                write!(f, "inserts: {missing} more for the next batch")
             }
         }
     }
@@ -103,7 +103,7 @@ struct ShardState {
     /// Unreachable when the ratio started, and has not answered since.
     late: bool,
     /// The run does without it: nothing waits for it.
-    absent: bool,
+    excluded: bool,
 }
 
 /// The counts of an incarnation that are included in the totals.
@@ -120,7 +120,7 @@ impl Control {
     /// from, or 0 and empty. A count belongs to the shard of its incarnation, whatever that shard's number is now.
     pub fn new(limiter: RateLimiter, shards: usize, agent_steps: u64, shard_counts: &[ShardCount]) -> Self {
         let status = ShardStatus::default();
-        let known = ShardState { status, has_answered: false, present: false, late: false, absent: false };
+        let known = ShardState { status, has_answered: false, present: false, late: false, excluded: false };
         let counted = |&ShardCount { incarnation, agent_steps }: &ShardCount| IncarnationCount {
             incarnation,
             inserts: None,
@@ -138,17 +138,17 @@ impl Control {
     }
 
     /// Sets which shards the run does without. One that is no longer among them is waited for until it answers.
-    pub fn set_absent(&mut self, absent: &BTreeSet<usize>) {
+    pub fn set_excluded(&mut self, excluded: &BTreeSet<usize>) {
         for (index, shard) in self.shards.iter_mut().enumerate() {
-            shard.absent = absent.contains(&index);
-            shard.present &= !shard.absent;
+            shard.excluded = excluded.contains(&index);
+            shard.present &= !shard.excluded;
         }
         self.settle();
     }
 
     /// Whether the run does without a shard.
-    pub fn is_absent(&self, shard: usize) -> bool {
-        self.shards[shard].absent
+    pub fn is_excluded(&self, shard: usize) -> bool {
+        self.shards[shard].excluded
     }
 
     /// Records a shard's status. An older status of the same incarnation changes nothing. If the incarnation is another
@@ -156,7 +156,7 @@ impl Control {
     pub fn update_status(&mut self, shard: usize, status: ShardStatus) {
         let known = &self.shards[shard];
         let same = known.has_answered && known.status.incarnation == status.incarnation;
-        let order = |status: &ShardStatus| (status.inserts(), status.counters.actions);
+        let order = |status: &ShardStatus| (status.inserts(), status.counters.agent_steps);
         if same && order(&status) < order(&known.status) {
             return;
         }
@@ -183,11 +183,11 @@ impl Control {
         // Saturating, because a faulty shard can report any number.
         let more = |now: u64, before: u64, sum: u64| sum.saturating_add(now.saturating_sub(before));
         self.inserts = more(status.inserts(), inserts.unwrap_or(0), self.inserts);
-        self.agent_steps = more(status.counters.actions, agent_steps, self.agent_steps);
+        self.agent_steps = more(status.counters.agent_steps, agent_steps, self.agent_steps);
         self.counted.push(IncarnationCount {
             incarnation: status.incarnation,
             inserts: inserts.max(Some(status.inserts())),
-            agent_steps: agent_steps.max(status.counters.actions),
+            agent_steps: agent_steps.max(status.counters.agent_steps),
         });
         inserts.is_none()
     }
@@ -224,7 +224,7 @@ impl Control {
 
     /// Whether a batch may be drawn now, or what sampling is blocked on.
     pub fn can_sample(&self) -> Result<(), BlockedOn> {
-        let is_awaited = |shard: &usize| !self.shards[*shard].has_answered && !self.shards[*shard].absent;
+        let is_awaited = |shard: &usize| !self.shards[*shard].has_answered && !self.shards[*shard].excluded;
         let awaited: Vec<usize> = (0..self.shards.len()).filter(is_awaited).collect();
         if !awaited.is_empty() {
             return Err(BlockedOn::Shards(awaited));
@@ -332,7 +332,7 @@ impl Control {
 
     /// Starts the ratio when the replay holds enough items, and stops it when it does not.
     fn settle(&mut self) {
-        let known = self.shards.iter().all(|shard| shard.has_answered || shard.absent);
+        let known = self.shards.iter().all(|shard| shard.has_answered || shard.excluded);
         let enough = self.items() >= self.limiter.min_size() && known;
         self.since = match self.since {
             Some(since) if enough => Some(since),

@@ -20,6 +20,9 @@ pub enum Denied {
     /// It has not joined this start of the learner.
     #[error("{role} {index} has not joined: call Join first")]
     Unknown { role: &'static str, index: u32 },
+    /// The requested index is too large.
+    #[error("{role} index {index} is too large: --index must be less than {most}")]
+    IndexTooLarge { role: &'static str, index: u32, most: u32 },
     /// All indices are taken.
     #[error("the run has {most} members already: start fewer actors")]
     Full {
@@ -90,7 +93,8 @@ impl Members {
             self.by_index.get(&(role, *index)).is_some_and(holds)
         };
         let index = requested.or_else(|| (0..MEMBERS_MAX).find(|index| !taken(index)));
-        let index = index.filter(|&index| index < MEMBERS_MAX).ok_or(Denied::Full { most: MEMBERS_MAX })?;
+        let index = index.ok_or(Denied::Full { most: MEMBERS_MAX })?;
+        check_index(role, index)?;
         // Unique and increasing over all starts of the learner, which the run directory counts.
         self.joined += 1;
         *self.joins.entry(role).or_default() += 1;
@@ -113,8 +117,8 @@ impl Members {
                 Err(Denied::Replaced { role: role.name(), index, incarnation, newest })
             }
             Some(newest) if newest == incarnation => Ok(()),
-            _ if index >= MEMBERS_MAX => Err(Denied::Full { most: MEMBERS_MAX }),
             _ => {
+                check_index(role, index)?;
                 self.by_index.insert((role, index), Member { incarnation, streams: 0, joined: now });
                 Ok(())
             }
@@ -152,6 +156,13 @@ impl Members {
         let present = |(index, member): &(&(MemberRole, u32), &Member)| index.0 == role && member.streams > 0;
         self.by_index.iter().filter(present).count() as u32
     }
+}
+
+fn check_index(role: MemberRole, index: u32) -> Result<(), Denied> {
+    if index < MEMBERS_MAX {
+        return Ok(());
+    }
+    Err(Denied::IndexTooLarge { role: role.name(), index, most: MEMBERS_MAX })
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ impl ShardPool {
         let address_changed = vec![false; shards.len()];
         let mut pool =
             Self { control, shards, directory, published, address_changed, without, watcher, clock };
-        pool.apply_absent();
+        pool.apply_excluded();
         pool
     }
 
@@ -77,8 +77,8 @@ impl ShardPool {
     /// longer among those is called from now on, and rejoins the run when it answers.
     pub fn configure(&mut self, spec: &StoreSpec, without: &BTreeSet<usize>) -> Result<(), String> {
         self.shards.iter_mut().for_each(|shard| shard.set_spec(spec.clone()));
-        let absent = self.without.union(self.directory.returning());
-        let returning: BTreeSet<usize> = absent.copied().filter(|shard| !without.contains(shard)).collect();
+        let excluded = self.without.union(self.directory.returning());
+        let returning: BTreeSet<usize> = excluded.copied().filter(|shard| !without.contains(shard)).collect();
         for &shard in &returning {
             let ShardEntry { address, id, .. } = &self.directory.all()[shard];
             info!(shard, id, %address, "shard included again, waiting for its first answer");
@@ -90,25 +90,25 @@ impl ShardPool {
     fn set_returning(&mut self, returning: BTreeSet<usize>) -> Result<(), String> {
         let saved = self.directory.set_returning(returning);
         saved.map_err(|error| format!("can't store which shards rejoin the run: {error:#}; free space in the run directory, then resume"))?;
-        self.apply_absent();
+        self.apply_excluded();
         Ok(())
     }
 
     /// Passes on which shards are part of the run: to rate control, the directory and the members.
-    fn apply_absent(&mut self) {
-        let absent = self.without.union(self.directory.returning()).copied().collect();
+    fn apply_excluded(&mut self) {
+        let excluded = self.without.union(self.directory.returning()).copied().collect();
         for (number, shard) in self.shards.iter_mut().enumerate() {
             shard.hurry(self.directory.returning().contains(&number));
         }
-        self.control.set_absent(&absent);
-        self.directory.set_absent(&absent);
+        self.control.set_excluded(&excluded);
+        self.directory.set_excluded(&excluded);
         self.publish_directory();
     }
 
     /// Descriptions of the shards that are waited for and do not answer.
     pub fn unreachable(&self) -> Vec<String> {
         let is_unreachable =
-            |shard: &usize| !self.control.is_present(*shard) && !self.control.is_absent(*shard);
+            |shard: &usize| !self.control.is_present(*shard) && !self.control.is_excluded(*shard);
         let describe = |shard: usize| {
             let ShardEntry { address, id, .. } = &self.directory.all()[shard];
             format!("shard {shard} ({id}), last at {address}: {}", self.shards[shard].last_error())
@@ -122,7 +122,7 @@ impl ShardPool {
         let mut holding = tables.filter(|table| table.items > 0).peekable();
         self.unreachable().is_empty()
             && holding.peek().is_some()
-            && holding.all(|table| table.displaced() > 0)
+            && holding.all(|table| table.evicted_total() > 0)
     }
 
     /// The largest priority that any answering shard has seen.

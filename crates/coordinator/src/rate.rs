@@ -115,10 +115,7 @@ pub enum RateError {
     #[error("samples_per_insert must be finite and above 0, got {0}; use none to run without a limit")]
     Ratio(f64),
     /// Both sides could block on each other.
-    #[error(
-        "internal error: slack must be at least {least} samples or both sides could block, got {slack}; raise batch_size or \
-         samples_per_insert"
-    )]
+    #[error("internal error: rate limiter slack {slack} is below the minimum {least}; please report it")]
     Slack {
         slack: f64,
         /// The least that cannot stall.

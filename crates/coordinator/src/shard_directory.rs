@@ -32,7 +32,7 @@ pub struct ShardDirectory {
     shards: Vec<ShardEntry>,
     /// Shards are discovered by id, so an unknown shard never takes the number of a missing one.
     by_id: bool,
-    /// Shards that were absent and rejoin the run when they answer. Until then nothing waits for them.
+    /// Shards that were excluded and rejoin the run when they answer. Until then nothing waits for them.
     returning: BTreeSet<usize>,
     /// Whether each shard has answered since this start of the learner.
     confirmed: Vec<bool>,
@@ -83,7 +83,11 @@ fn load(run: &Path) -> Result<Saved> {
     match fs::read(run.join(FILE)) {
         Ok(text) => serde_json::from_slice(&text).with_context(|| {
             let path = run.join(FILE);
-            format!("{} is damaged: delete it if every shard is still at the address it had", path.display())
+            format!(
+                "{} is damaged, so shard numbers are unknown. Restore it from a backup; or, if no shard address has changed, \
+                 delete it and restart the learner",
+                path.display()
+            )
         }),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Saved::default()),
         Err(error) => Err(error)
@@ -139,9 +143,9 @@ impl ShardDirectory {
     }
 
     /// Sets which shards the run does without.
-    pub fn set_absent(&mut self, absent: &BTreeSet<usize>) {
+    pub fn set_excluded(&mut self, excluded: &BTreeSet<usize>) {
         for (number, shard) in self.shards.iter_mut().enumerate() {
-            shard.absent = absent.contains(&number);
+            shard.excluded = excluded.contains(&number);
         }
     }
 
@@ -303,8 +307,8 @@ mod tests {
         assert_eq!((again.all()[0].id.as_str(), again.confirmed()[0].id.as_str()), ("x", ""));
         assert_eq!(again.identify(0, "x", now).unwrap(), IdentifyOutcome::FirstAnswer);
         assert_eq!(again.confirmed(), again.all());
-        again.set_absent(&[0].into());
-        assert!(again.confirmed()[0].absent);
+        again.set_excluded(&[0].into());
+        assert!(again.confirmed()[0].excluded);
         again.set_returning([0].into()).unwrap();
         assert_eq!(*ShardDirectory::open(folder.path(), &fixed(1)).unwrap().returning(), [0].into());
     }

@@ -54,7 +54,7 @@ impl Masses {
     pub fn draw(&self, count: usize, stratified: bool, rng: &mut impl Rng) -> Vec<SamplePoint> {
         assert!(!self.is_empty(), "nothing to draw from");
         let total = self.total();
-        replay::points(count, stratified, rng).map(|fraction| self.find(fraction * total)).collect()
+        replay::random_points(count, stratified, rng).map(|fraction| self.find(fraction * total)).collect()
     }
 
     fn total(&self) -> f64 {

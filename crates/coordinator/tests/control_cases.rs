@@ -136,20 +136,20 @@ fn a_shard_that_the_run_does_without_is_not_waited_for_and_owes_nothing_when_it_
     let mut control = control(2, 100);
     control.update_status(0, counts(1, 200).status());
     assert_eq!(control.can_sample(), Err(BlockedOn::Shards(vec![1])));
-    control.set_absent(&[1].into());
+    control.set_excluded(&[1].into());
     control.update_status(0, counts(1, 220).status());
     assert_eq!((control.can_sample(), control.masses().share(1)), (Ok(()), 0.0));
-    control.set_absent(&[].into());
+    control.set_excluded(&[].into());
     assert_eq!(control.can_sample(), Err(BlockedOn::Shards(vec![1])));
     control.update_status(1, counts(5, 1_000).status());
     let samples = samples_until_it_waits(&mut control);
     assert!(samples <= 20 + 32, "{samples} samples at once");
-    control.set_absent(&[0, 1].into());
+    control.set_excluded(&[0, 1].into());
     assert_eq!(control.can_sample(), Err(BlockedOn::Filling { items: 0, min_size: 100 }));
 }
 
 #[test]
-fn a_learner_that_goes_on_counts_only_what_came_after_its_marks() {
+fn a_resumed_learner_counts_only_inserts_after_its_checkpoint() {
     let limiter = RateLimiter::new(Some(8.0), 100, 32, None).unwrap();
     let marks =
         [ShardCount { incarnation: 3, agent_steps: 500 }, ShardCount { incarnation: 5, agent_steps: 400 }];

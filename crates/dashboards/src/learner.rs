@@ -43,7 +43,7 @@ fn learning() -> DashboardRow {
             DashboardPanel::lines(
                 "Gradient norm",
                 Unit::Number,
-                "Mean L2 norm before clipping, over the last 200 updates.",
+                "Mean L2 norm before clamping, over the last 200 updates.",
                 &[("gradient", "max(quiver_learner_gradient_norm)")],
             ),
             DashboardPanel::lines(
@@ -77,9 +77,9 @@ fn time() -> DashboardRow {
                 Unit::Share,
                 "Sampling from shards, decoding frames, copying to tensors on the device. Near 100% together: sampling is the bottleneck.",
                 &[
-                    ("sampling", rate!("quiver_learner_stage_seconds_total" where "stage=\"draw\"")),
-                    ("decoding", rate!("quiver_learner_stage_seconds_total" where "stage=\"unpack\"")),
-                    ("copying", rate!("quiver_learner_stage_seconds_total" where "stage=\"copy\"")),
+                    ("sampling", rate!("quiver_learner_stage_seconds_total" where "stage=\"sample\"")),
+                    ("decoding", rate!("quiver_learner_stage_seconds_total" where "stage=\"decode\"")),
+                    ("assembling", rate!("quiver_learner_stage_seconds_total" where "stage=\"assemble\"")),
                 ],
             ),
             DashboardPanel::lines(
@@ -135,7 +135,7 @@ fn batches() -> DashboardRow {
 
 fn output() -> DashboardRow {
     DashboardRow::new(
-        "Output",
+        "Scores, weights and errors",
         [
             score().wide(6),
             DashboardPanel::lines(

@@ -29,7 +29,7 @@ fn glance() -> DashboardRow {
                 "max(quiver_learner_frames)",
             ),
             DashboardPanel::stat(
-                "Done",
+                "Progress (% of frame budget)",
                 Unit::Share,
                 "Frames against the budget at which training ends.",
                 "max(quiver_learner_frames) / max(quiver_learner_frames_budget)",
@@ -221,8 +221,8 @@ fn cost() -> DashboardRow {
                     ("store", rate!("quiver_replay_insert_seconds_sum")),
                     ("sample", rate!("quiver_replay_sample_seconds_sum")),
                     (
-                        "decode and copy",
-                        rate!("quiver_learner_stage_seconds_total" where "stage=~\"unpack|copy\""),
+                        "decode and assemble",
+                        rate!("quiver_learner_stage_seconds_total" where "stage=~\"decode|assemble\""),
                     ),
                     ("train", rate!("quiver_learner_update_seconds_sum")),
                 ],

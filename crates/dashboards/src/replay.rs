@@ -151,13 +151,13 @@ fn drawn() -> DashboardRow {
                 "Priorities of sampled transitions",
                 Unit::Number,
                 "All shards. It moves down as TD errors shrink. For the priorities of all stored items, use quiver inspect.",
-                "sum by (le) (increase(quiver_replay_drawn_priority_bucket[$__rate_interval]))",
+                "sum by (le) (increase(quiver_replay_sampled_priority_bucket[$__rate_interval]))",
             ),
             DashboardPanel::heatmap(
                 "Ages of sampled transitions",
                 Unit::Of("inserts"),
                 "Inserts into the shard since the transition's own insert. All near the capacity: new transitions are not sampled.",
-                "sum by (le) (increase(quiver_replay_drawn_age_inserts_bucket[$__rate_interval]))",
+                "sum by (le) (increase(quiver_replay_sampled_age_inserts_bucket[$__rate_interval]))",
             ),
         ],
     )

@@ -3,26 +3,20 @@
 use anyhow::Result;
 use run::record::Evaluation;
 
-use crate::evaluate::Tournament;
+use crate::evaluate::EvaluationSetup;
 use crate::lockstep::Lockstep;
 
 /// Plays the baselines on the same games as the trained agent.
 pub fn play(
     run: &Lockstep,
-    tournament: &Tournament,
+    setup: &EvaluationSetup,
     episodes: u32,
     note: impl Fn(&str),
 ) -> Result<Vec<Evaluation>> {
     let online = run.trainer.learner.online();
     let (architecture, device) = (online.architecture(), online.device());
-    let played = actor::baselines::play(
-        &run.resolved,
-        architecture,
-        device,
-        &tournament.games(),
-        episodes as usize,
-        note,
-    )?;
+    let played =
+        actor::baselines::play(&run.resolved, architecture, device, &setup.games(), episodes as usize, note)?;
     let policy = run.resolved.settings.evaluation_policy;
     Ok(played.into_iter().map(|(player, scores)| Evaluation::new(player, policy, scores)).collect())
 }

@@ -15,14 +15,14 @@ use settings::choices::EvaluationPolicy;
 use run::output::print_line;
 
 /// A set of games that several players play, so that their scores can be compared.
-pub struct Tournament {
+pub struct EvaluationSetup {
     game: String,
     options: envs::EnvOptions,
     stack: usize,
     seed: u64,
 }
 
-impl Tournament {
+impl EvaluationSetup {
     /// The games of a run's settings.
     pub fn new(resolved: &Resolved, seed: u64) -> Self {
         let options = resolved.settings.environment();
@@ -93,10 +93,10 @@ impl LoadedAgent {
 /// Executes `quiver evaluate`.
 pub fn evaluate(agent: &TrainedAgent, episodes: u32, json: bool) -> Result<()> {
     let trained = LoadedAgent::load(agent)?;
-    let tournament = Tournament::new(&trained.resolved, agent.seed);
+    let setup = EvaluationSetup::new(&trained.resolved, agent.seed);
     let player = PlayerKind::Agent(&*trained.agent, &trained.network, trained.behaviour());
     let bar = crate::progress::counter(u64::from(episodes), "games");
-    let scores = tournament.play(player, episodes, |done| bar.set_position(done as u64))?;
+    let scores = setup.play(player, episodes, |done| bar.set_position(done as u64))?;
     bar.finish_and_clear();
     let (frames, updates) = trained.age;
     let evaluation = Evaluation { frames, updates, ..Evaluation::new(AGENT, trained.policy, scores) };

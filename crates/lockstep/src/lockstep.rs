@@ -24,7 +24,7 @@ const REPLAY: &str = "replay.bin";
 /// A run in memory.
 pub struct Lockstep {
     pub resolved: Resolved,
-    /// Networks, optimiser and replay.
+    /// Networks, optimizer and replay.
     pub trainer: Trainer<LocalReplay>,
     pub player: Lanes,
     /// Emulator frames so far.

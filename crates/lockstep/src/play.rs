@@ -2,23 +2,23 @@
 
 use std::path::Path;
 
-use actor::evaluation::Game;
+use actor::evaluation::{Game, GameEnd};
 use anyhow::Result;
 use run::command::TrainedAgent;
 
-use crate::evaluate::{LoadedAgent, Tournament};
+use crate::evaluate::{EvaluationSetup, LoadedAgent};
 use crate::video::Video;
 use run::output::print_line;
 
 /// Executes `quiver play`.
 pub fn play(agent: &TrainedAgent, path: &Path, steps_max: u64) -> Result<()> {
     let trained = LoadedAgent::load(agent)?;
-    let tournament = Tournament::new(&trained.resolved, agent.seed);
-    let mut game = Game::start(&tournament.games(), 0)?;
+    let setup = EvaluationSetup::new(&trained.resolved, agent.seed);
+    let mut game = Game::start(&setup.games(), 0)?;
     let entry = envs::find(&trained.resolved.game)?;
     let rate = entry.frames_per_second / f64::from(trained.spec.frames_per_step);
     let mut video = Video::create(path, &game.render(), rate)?;
-    let bar = crate::progress::counter(steps_max, "decisions");
+    let bar = crate::progress::counter(steps_max, "agent steps");
     let mut steps = 0;
     let mut done = false;
     while !done && steps < steps_max {
@@ -31,7 +31,11 @@ pub fn play(agent: &TrainedAgent, path: &Path, steps_max: u64) -> Result<()> {
     video.add(&game.render())?;
     bar.finish_and_clear();
     let written = video.finish()?;
-    let ended = if done { "game over" } else { "stopped by --steps-max" };
-    print_line(&format!("score {} after {steps} decisions ({ended}); {written}", game.score()));
+    let ended = match game.end() {
+        Some(GameEnd::Terminated) => "terminated",
+        Some(GameEnd::TimeLimit) => "time limit",
+        None => "stopped by --steps-max",
+    };
+    print_line(&format!("score {} after {steps} agent steps ({ended}); {written}", game.score()));
     Ok(())
 }

@@ -15,7 +15,7 @@ use run::record::{AGENT, Cut, Evaluation, Record};
 use settings::Resolved;
 
 use crate::baselines;
-use crate::evaluate::Tournament;
+use crate::evaluate::EvaluationSetup;
 use crate::lockstep::Lockstep;
 use crate::summary;
 
@@ -146,11 +146,11 @@ impl Training {
     fn play_agent(&self, episodes: u32, what: &str) -> Result<Evaluation> {
         let settings = &self.run.resolved.settings;
         let policy = settings.evaluation_policy;
-        let tournament = self.tournament();
+        let setup = self.evaluation_setup();
         let learner = &self.run.trainer.learner;
         let behaviour = actor::rules::evaluation_behaviour(learner.agent(), policy);
         let player = actor::evaluation::PlayerKind::Agent(learner.agent(), learner.online(), behaviour);
-        let scores = tournament.play(player, episodes, |done| {
+        let scores = setup.play(player, episodes, |done| {
             self.progress.set_status(&format!("{what}: game {done} of {episodes}"));
         })?;
         let (frames, updates) = (self.run.frames, self.run.updates());
@@ -158,10 +158,10 @@ impl Training {
     }
 
     /// The games of an evaluation at the current frame. Their seed depends on the frame.
-    fn tournament(&self) -> Tournament {
+    fn evaluation_setup(&self) -> EvaluationSetup {
         let seed =
             seed::number(self.run.resolved.settings.seed, Purpose::EvaluationEnvironment, &[self.run.frames]);
-        Tournament::new(&self.run.resolved, seed)
+        EvaluationSetup::new(&self.run.resolved, seed)
     }
 
     fn checkpoint(&mut self) -> Result<()> {
@@ -186,7 +186,7 @@ impl Training {
             let note = |what: &str| self.progress.set_status(what);
             evaluations.extend(baselines::play(
                 &self.run,
-                &self.tournament(),
+                &self.evaluation_setup(),
                 settings.evaluate_final_episodes,
                 note,
             )?);

@@ -27,7 +27,7 @@ pub struct Sample {
     pub waited: f64,
     /// Seconds that it has spent on updates.
     pub trained: f64,
-    /// Seconds spent on sampling, unpacking and copying batches, in parallel with training.
+    /// Seconds spent on sampling, decoding and assembling batches, in parallel with training.
     pub prepared: f64,
     /// Mean score of recent training games.
     pub training_score: Option<f64>,

@@ -87,7 +87,7 @@ fn bottleneck(story: &Story<'_>) -> String {
             format!("<li><span class=\"swatch ink-{ink}\"></span>{name} {part:.0}%</li>\n")
         };
         format!(
-            "{}<ul>\n{}<li>in parallel: sampling, unpacking and copying batches {preparing:.0}%</li>\n</ul>\n",
+            "{}<ul>\n{}<li>in parallel: sampling, decoding and assembling batches {preparing:.0}%</li>\n</ul>\n",
             bar(
                 &format!("The training thread in the last minute: {words}"),
                 &parts.map(|(_, ink, part)| (ink, part))

@@ -56,7 +56,7 @@ pub struct Shares {
     pub waiting: f64,
     /// Publishing weights, the record, checkpoints.
     pub other: f64,
-    /// Sampling, unpacking and copying batches, in parallel with training.
+    /// Sampling, decoding and assembling batches, in parallel with training.
     pub preparing: f64,
 }
 
@@ -265,14 +265,17 @@ mod tests {
             (story.state(), story.bottleneck())
         };
         assert_eq!(shown(&history), (LearnerState::Starting, "The learner is starting.".into()));
-        let blocked_on = Some("replay shard 1 to answer".to_owned());
+        let blocked_on = Some("replay shard 1 (no answer yet; check its log)".to_owned());
         let replay = ReplayStatus { blocked_on, ..ReplayStatus::default() };
         for second in 0..30 {
             history.push(Sample { seconds: f64::from(second), replay: replay.clone(), ..Sample::default() });
         }
         assert_eq!(
             shown(&history),
-            (LearnerState::Waiting, "The learner is waiting for replay shard 1 to answer.".into())
+            (
+                LearnerState::Waiting,
+                "The learner is waiting for replay shard 1 (no answer yet; check its log).".into()
+            )
         );
         history.push(Sample { seconds: 31.0, frames: 100_000, ..Sample::default() });
         assert_eq!(shown(&history).0, LearnerState::Evaluating);

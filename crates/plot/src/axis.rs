@@ -13,7 +13,7 @@ const LARGEST_EXPONENT: f64 = 302.0;
 /// A range is at least this part of its own size, so that its ticks differ.
 const NARROWEST: f64 = 1e-9;
 
-/// Air beside the data, as a part of its range.
+/// Margin around the data, as a part of its range.
 const AIR: f64 = 0.04;
 
 /// What a direction of a panel means.
@@ -73,7 +73,7 @@ impl Axis {
                 let largest = data.start.abs().max(data.end.abs());
                 let half = if largest > 0.0 { 0.1 * largest } else { 0.5 };
                 let shown = around(&data, NARROWEST * largest, half);
-                // Nothing is to be seen beyond zero if all is on one side of it.
+                // If all data is on one side of zero, the axis ends at zero.
                 let low = if data.start >= 0.0 { shown.start.max(0.0) } else { shown.start };
                 let high = if data.start < 0.0 && data.end <= 0.0 { shown.end.min(0.0) } else { shown.end };
                 low..high

@@ -80,7 +80,7 @@ mod tests {
     const AREA: Area = Area { left: 0.0, top: 0.0, right: 10.0, bottom: 10.0 };
 
     #[test]
-    fn a_line_is_cut_where_it_leaves_and_goes_on_where_it_returns() {
+    fn a_line_is_cut_where_it_leaves_and_resumes_where_it_returns() {
         let pieces = line(&[(-5.0, 5.0), (5.0, 5.0), (5.0, 25.0), (8.0, 25.0), (8.0, 5.0)], &AREA);
         assert_eq!(pieces, [vec![(0.0, 5.0), (5.0, 5.0), (5.0, 10.0)], vec![(8.0, 10.0), (8.0, 5.0)]]);
     }

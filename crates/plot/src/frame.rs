@@ -45,7 +45,7 @@ impl AxisScale {
     }
 
     fn share(&self, value: f64) -> f64 {
-        // So far out it cannot be seen, and arithmetic still works.
+        // Far outside the visible area, and arithmetic still works.
         const FAR: f64 = 1e6;
         let measure = |value: f64| if self.axis.is_log { value.ln() } else { value };
         let (start, end) = (measure(self.values.start), measure(self.values.end));

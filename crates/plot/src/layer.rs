@@ -112,7 +112,7 @@ impl Layer {
         Stroke { ink: self.ink(), width, dashes }
     }
 
-    /// What stands for it in the legend.
+    /// Its symbol in the legend.
     pub(crate) fn legend_key(&self) -> LegendKey {
         match self.shape {
             Shape::Curve(_) | Shape::Reference(_) | Shape::Identity => LegendKey::Line(self.stroke()),

@@ -11,7 +11,7 @@ const GAP: f64 = 8.0;
 const BETWEEN: f64 = 22.0;
 const DISC_RADIUS: f64 = 4.0;
 
-/// What stands beside a name.
+/// The symbol next to a name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LegendKey {
     Line(Stroke),
@@ -124,7 +124,7 @@ mod tests {
             let drawn = draw_key(LegendKey::Line(stroke), (10.0, 5.0));
             let Mark::Line { points, stroke: Stroke { dashes, .. } } = drawn else { panic!("{drawn:?}") };
             assert!(points.into_iter().all(|(x, _)| (10.0..=10.0 + KEY_WIDTH + 1e-9).contains(&x)));
-            // At least one gap is seen.
+            // At least one gap is visible.
             assert!(dashes == Some(dash) && dash.0 + dash.1 < KEY_WIDTH);
         }
     }

@@ -1,7 +1,7 @@
 //! A page: title, legend, and panels in rows and columns.
 //!
-//! All panels' data areas are of one size and stand in line, whatever their axes need beside them. Lengths and sizes of
-//! letters are those of a page 800 pixels wide; a wider page is the same page magnified, since it is going to be shown
+//! The data areas of all panels have the same size and are aligned, independent of the width of their axis labels.
+//! Lengths and font sizes are those of a page 800 pixels wide; a wider page is the same page magnified, since it is shown
 //! in the same column.
 
 use std::error::Error;
@@ -13,7 +13,7 @@ use crate::mark::{Anchor, Area, Mark, Sheet};
 use crate::panel::Panel;
 use crate::svg;
 
-/// How wide the page is that all lengths are meant for.
+/// Width of the page for which all lengths are given.
 const WIDTH: f64 = 800.0;
 
 const MARGIN_LEFT: f64 = 16.0;
@@ -48,7 +48,7 @@ pub struct Page {
     pub title: String,
     /// Below it: how the numbers came about.
     pub subtitle: String,
-    /// How many panels stand beside each other.
+    /// Panels per row.
     pub columns: usize,
     /// Width and height in pixels. A page wider than 800 is magnified, letters and all.
     pub size: (u32, u32),

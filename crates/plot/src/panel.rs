@@ -12,7 +12,7 @@ use crate::number::raised;
 use crate::shape::{self, Depth};
 use crate::ticks::{Tick, Ticks};
 
-/// Room for a label beside its numbers.
+/// Space for the axis label next to the numbers.
 const LABEL: f64 = 22.0;
 /// From the axis to its numbers, and the length of ticks.
 const TO_NUMBERS: f64 = 8.0;

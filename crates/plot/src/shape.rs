@@ -94,7 +94,7 @@ fn curve(layer: &Layer, points: &[(f64, f64, f64)], frame: &Frame) -> Vec<(Depth
     let side =
         |sign: f64| shown.iter().filter_map(move |(x, mean, e)| frame.edge((*x, mean + sign * error(*e))));
     if let [(x, mean, e)] = shown.as_slice() {
-        // A band of no width is not seen.
+        // A band of no width is invisible.
         let bar: Vec<Point> =
             [-1.0, 1.0].into_iter().filter_map(|s| frame.edge((*x, mean + s * error(*e)))).collect();
         let stroke = Stroke { ink, width: 1.5, dashes: None };

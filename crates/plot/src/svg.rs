@@ -29,7 +29,7 @@ pub fn element(sheet: &Sheet, id: &str, title: &str, description: &str) -> Strin
     document(sheet, &attributes, &texts, Colours::Themed)
 }
 
-/// Text as it may stand between tags or in quotes.
+/// Text escaped for use between tags or in quotes.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

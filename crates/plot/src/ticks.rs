@@ -27,7 +27,7 @@ pub struct Tick {
     pub words: String,
 }
 
-/// What is written beside an axis.
+/// The labels of an axis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ticks {
     pub written: Vec<Tick>,

@@ -22,7 +22,7 @@ pub struct LaneKey {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WeightsVersion {
     pub incarnation: u32,
-    /// How many versions that incarnation had published before this one.
+    /// The learner's number of updates when it published this version.
     pub number: u64,
 }
 

@@ -34,16 +34,16 @@ pub mod testing;
 
 pub use chunk::{Chunk, InitialPriority, KEY_DISTANCE_MAX, LaneKey, NewItem, Step, Taken, WeightsVersion};
 pub use key::ItemKey;
-pub use options::{OptionsError, Remover, Sampler, StoreOptions, TABLES_MAX, TableOptions};
+pub use options::{BYTE_UNITS, OptionsError, Remover, Sampler, StoreOptions, TABLES_MAX, TableOptions};
 pub use outcome::{Counters, Draw, Inserted, SampleError, TableCounters, Updated};
-pub use points::points;
+pub use points::random_points;
 pub use status::{Allowance, BlockedCaller, ReplayStatus, ShardStatus, TableStatus};
 pub use store::Store;
 pub use store::insert::InsertError;
 pub use store::item::ItemView;
 pub use store::reliability::EpisodeErrors;
 pub use store::table::Table;
-pub use store::{LoadError, Saving};
+pub use store::{LoadError, SnapshotWriter};
 pub use sum_tree::SumTree;
 
 #[cfg(test)]

@@ -5,6 +5,16 @@ use serde::{Deserialize, Serialize};
 /// The most tables of a store. Each has a reserved entry in the persistent state.
 pub const TABLES_MAX: usize = 4;
 
+/// Units in which flags and settings state sizes in bytes.
+pub const BYTE_UNITS: [(&str, u64); 6] = [
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("kB", 1_000),
+];
+
 /// How items are sampled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::key::ItemKey;
 
-/// Totals of a store since its incarnation began. They only grow.
+/// Totals of a store's chunks and steps since its incarnation began. They only grow.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Counters {
@@ -16,12 +16,13 @@ pub struct Counters {
     /// Steps stored, final observations included.
     pub steps: u64,
     /// Steps stored with an action: agent steps.
-    pub actions: u64,
+    pub agent_steps: u64,
     /// Items dropped on arrival because frames that they need were lost or reclaimed.
     pub items_without_frames: u64,
 }
 
-/// Totals of one table since the store's incarnation began. They only grow.
+/// Totals of one table since the store's incarnation began. They only grow, except `samples`: `Store::undo_draws` takes
+/// back samples that were not delivered.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct TableCounters {
@@ -57,7 +58,7 @@ impl std::ops::AddAssign for TableCounters {
 /// The result of inserting a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inserted {
-    /// The chunk was stored before. The call changed nothing.
+    /// The chunk was stored before. The call only counted it in `duplicate_chunks`.
     pub duplicate: bool,
     pub items: u64,
     /// Items dropped because frames that they need were lost or reclaimed.

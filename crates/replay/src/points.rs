@@ -6,7 +6,7 @@ use rand::{Rng, RngExt};
 /// Stratification lowers the variance of a batch and does not change the expected count of an item.
 ///
 /// Lazily takes one number from `rng` per point.
-pub fn points(count: usize, stratified: bool, rng: &mut impl Rng) -> impl Iterator<Item = f64> {
+pub fn random_points(count: usize, stratified: bool, rng: &mut impl Rng) -> impl Iterator<Item = f64> {
     (0..count).map(move |share| {
         let uniform: f64 = rng.random();
         let point = if stratified { (share as f64 + uniform) / count as f64 } else { uniform };
@@ -25,11 +25,11 @@ mod tests {
     #[test]
     fn each_stratum_has_one_point_and_none_reaches_1() {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
-        let drawn: Vec<f64> = points(7, true, &mut rng).collect();
+        let drawn: Vec<f64> = random_points(7, true, &mut rng).collect();
         let shares: Vec<usize> = drawn.iter().map(|point| (point * 7.0) as usize).collect();
         assert_eq!(shares, [0, 1, 2, 3, 4, 5, 6]);
-        assert!(points(1_000, false, &mut rng).all(|point| (0.0..1.0).contains(&point)));
-        assert_eq!(points(256, true, &mut Ones).last(), Some(1.0 - f64::EPSILON / 2.0));
+        assert!(random_points(1_000, false, &mut rng).all(|point| (0.0..1.0).contains(&point)));
+        assert_eq!(random_points(256, true, &mut Ones).last(), Some(1.0 - f64::EPSILON / 2.0));
     }
 
     /// A generator that always returns the largest number.

@@ -24,7 +24,7 @@ pub struct TableStatus {
 
 impl TableStatus {
     /// Items removed to make room, in the table or in the ring.
-    pub fn displaced(&self) -> u64 {
+    pub fn evicted_total(&self) -> u64 {
         self.counters.evicted.saturating_add(self.counters.reclaimed_items)
     }
 }
@@ -34,7 +34,8 @@ impl TableStatus {
 pub struct ShardStatus {
     /// The shard's permanent identity.
     pub id: String,
-    /// Which start of the shard the totals belong to; part of every item's key.
+    /// Random number that the totals belong to; part of every item's key. Kept as long as the shard keeps all its data,
+    /// also across SIGKILL.
     pub incarnation: u32,
     /// A learner has configured the shard.
     pub configured: bool,
@@ -45,10 +46,10 @@ pub struct ShardStatus {
     /// Size of the ring.
     pub bytes_max: u64,
     /// Inserts that the learner has granted in total.
-    pub inserts_allowed: u64,
+    pub allowance: u64,
     /// Insert streams that are blocked until the learner grants more.
     pub writers_blocked: u32,
-    /// Totals over all tables since the incarnation began.
+    /// Totals of chunks and steps since the incarnation began.
     pub counters: Counters,
     /// The tables, in the order of their configuration.
     pub tables: Vec<TableStatus>,
@@ -62,8 +63,8 @@ impl ShardStatus {
     }
 
     /// Whether a chunk would be accepted now.
-    pub fn has_room(&self) -> bool {
-        self.configured && !self.finished && self.inserts() < self.inserts_allowed
+    pub fn accepts_inserts(&self) -> bool {
+        self.configured && !self.finished && self.inserts() < self.allowance
     }
 
     /// The table that a learner samples from; an empty one before the shard is configured.
@@ -75,11 +76,11 @@ impl ShardStatus {
 /// A caller that is blocked on a shard.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BlockedCaller {
-    pub who: String,
+    pub caller: String,
     /// What the caller waits for.
-    pub on: String,
+    pub blocked_on: String,
     /// How long it has waited.
-    pub seconds: f64,
+    pub blocked_seconds: f64,
 }
 
 /// How many inserts a shard may have accepted in total, by its own counters.

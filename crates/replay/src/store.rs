@@ -13,9 +13,10 @@
 //! **Bounds.** `bytes_max` bounds the chunks, `capacity` the items, a constant the lanes. Of a lane without chunks only
 //! the cursor remains, until a newer incarnation of its actor appears.
 //!
-//! **Order of writes.** A process may die between any two instructions. So before a chunk is overwritten, the state
-//! excludes it and its lane's cursor is persisted. Slots change before the chunk that fills them is complete. A chunk
-//! is valid from the last word of its header.
+//! **Order of writes.** A process may die between any two instructions. `insert` writes in this order: (1) persist the
+//! lane cursor of the oldest chunk and exclude the chunk in the state page, (2) update the slots of the new items, (3)
+//! overwrite the old chunk, (4) write the last word of the new chunk's header. Recovery accepts a chunk only if that
+//! word is valid.
 
 pub(crate) mod insert;
 pub(crate) mod item;
@@ -29,19 +30,19 @@ pub(crate) mod slot;
 pub(crate) mod state;
 pub(crate) mod table;
 
-mod home;
 mod reclaim;
 mod recover;
 pub mod reliability;
 mod sample;
 mod save;
+mod storage;
 
 pub mod directory;
 pub mod inspect;
 
-pub use home::{Home, HomeError};
 pub use recover::Recovered;
-pub use save::{LoadError, Saving};
+pub use save::{LoadError, SnapshotWriter};
+pub use storage::{Storage, StorageError};
 
 use bytemuck::Zeroable;
 use value::priority::Priority;
@@ -63,7 +64,7 @@ use table::{Origin, Table};
 pub struct Store {
     options: StoreOptions,
     incarnation: u32,
-    home: Home,
+    storage: Storage,
     log: Log,
     lanes: Lanes,
     tables: Vec<Table>,
@@ -86,31 +87,32 @@ fn slots_file(table: usize) -> String {
 impl Store {
     /// An empty store in the memory of the process. `incarnation` is part of every key.
     pub fn new(options: StoreOptions, incarnation: u32) -> Result<Store, OptionsError> {
-        match Self::open(options, incarnation, Home::in_memory()) {
+        match Self::open(options, incarnation, Storage::in_memory()) {
             Ok((store, _)) => Ok(store),
-            Err(HomeError::Options(error)) => Err(error),
-            Err(HomeError::Io { bytes, .. }) => Err(OptionsError::Memory { bytes }),
+            Err(StorageError::Options(error)) => Err(error),
+            Err(StorageError::Io { bytes, .. }) => Err(OptionsError::Memory { bytes }),
         }
     }
 
-    /// Recovers the store at `home`, or creates an empty one.
+    /// Recovers the store at `storage`, or creates an empty one.
     pub fn open(
         options: StoreOptions,
         incarnation: u32,
-        home: Home,
-    ) -> Result<(Store, Recovered), HomeError> {
+        storage: Storage,
+    ) -> Result<(Store, Recovered), StorageError> {
         options.check()?;
-        let log_memory = home.memory(RING, options.bytes_max)?;
-        let lanes = Lanes::new(home.memory(MARKS, Lanes::MARKS_BYTES)?);
-        let state = StatePage::new(home.memory(STATE, StatePage::BYTES)?);
+        let log_memory = storage.memory(RING, options.bytes_max)?;
+        let lanes = Lanes::new(storage.memory(MARKS, Lanes::MARKS_BYTES)?);
+        let state = StatePage::new(storage.memory(STATE, StatePage::BYTES)?);
         let table = |(index, table): (usize, &crate::TableOptions)| {
-            let slots = home.memory_at_least(&slots_file(index), Table::slots_bytes(table.capacity), SLOT)?;
-            Ok::<_, HomeError>(Table::new(table.clone(), slots)?)
+            let slots =
+                storage.memory_at_least(&slots_file(index), Table::slots_bytes(table.capacity), SLOT)?;
+            Ok::<_, StorageError>(Table::new(table.clone(), slots)?)
         };
         let tables = options.tables.iter().enumerate().map(table).collect::<Result<Vec<_>, _>>()?;
         let found = state.read().map(|state| state.of_incarnation(incarnation));
-        let is_new = home.is_new();
-        let salt = home.salt();
+        let is_new = storage.is_new();
+        let salt = storage.salt();
         let (oldest, newest, lost) =
             found.map_or((0, 0, 0), |state| (state.oldest, state.newest, state.lost));
         let (log, damaged) = if is_new {
@@ -120,7 +122,7 @@ impl Store {
         };
         let (counters, steps, items) = (Counters::default(), Vec::new(), Vec::new());
         let mut store =
-            Store { options, incarnation, home, log, lanes, tables, counters, state, steps, items };
+            Store { options, incarnation, storage, log, lanes, tables, counters, state, steps, items };
         let recovered = if is_new { Recovered::default() } else { store.recover(found, damaged) };
         store.write_state();
         Ok((store, recovered))
@@ -171,7 +173,7 @@ impl Store {
         self.counters.chunks += 1;
         self.counters.lost_chunks += lost;
         self.counters.steps += chunk.steps.len() as u64;
-        self.counters.actions += chunk.steps.iter().filter(|step| step.taken.is_some()).count() as u64;
+        self.counters.agent_steps += chunk.steps.iter().filter(|step| step.taken.is_some()).count() as u64;
         self.counters.items_without_frames += inserted.items_without_frames;
         self.commit();
         Ok(inserted)
@@ -226,12 +228,12 @@ impl Store {
     }
 
     /// Changes the capacity of a table. If it shrinks below the number of items, the remover selects which are evicted.
-    pub fn set_capacity(&mut self, table: usize, capacity: usize) -> Result<(), HomeError> {
+    pub fn set_capacity(&mut self, table: usize, capacity: usize) -> Result<(), StorageError> {
         let changed = crate::TableOptions { capacity, ..self.tables[table].options().clone() };
         changed.check()?;
         Table::check_memory(capacity)?;
         let slots = match capacity > self.tables[table].slots_len() {
-            true => Some(self.home.larger(
+            true => Some(self.storage.larger(
                 &slots_file(table),
                 self.tables[table].memory(),
                 Table::slots_bytes(capacity),
@@ -295,11 +297,11 @@ impl Store {
 
     /// Flushes everything to disk, if the store has files.
     pub fn sync(&self) -> std::io::Result<()> {
-        self.home.sync()
+        self.storage.sync()
     }
 
-    pub fn home(&self) -> &Home {
-        &self.home
+    pub fn storage(&self) -> &Storage {
+        &self.storage
     }
 
     fn view(&self, table: usize, slot: u32) -> ItemView<'_> {

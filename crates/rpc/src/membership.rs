@@ -116,7 +116,7 @@ impl Membership {
     }
 
     /// Queues a report, waiting for room in the queue.
-    pub async fn report_surely(&self, report: Report) {
+    pub async fn report_and_wait(&self, report: Report) {
         let _ = self.reports.send(report).await;
     }
 

@@ -160,7 +160,7 @@ impl SampleStream {
     /// The points in [0, 1) at which the shard draws the items of a batch.
     fn points(&mut self) -> Vec<f64> {
         let (count, stratified) = (self.options.batch, self.options.stratified);
-        replay::points(count, stratified, &mut self.rng).collect()
+        replay::random_points(count, stratified, &mut self.rng).collect()
     }
 
     /// Sends a request with as many of the queued updates as fit. Cancel-safe: a cancelled call has sent nothing.

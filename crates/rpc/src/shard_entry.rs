@@ -13,13 +13,13 @@ pub struct ShardEntry {
     /// Its shard id; empty until the shard has answered for the first time.
     pub id: String,
     /// The run continues without it.
-    pub absent: bool,
+    pub excluded: bool,
 }
 
 impl ShardEntry {
     /// A shard that has not answered yet, so its id is unknown.
     pub fn unnamed(address: Address) -> Self {
-        Self { address, id: String::new(), absent: false }
+        Self { address, id: String::new(), excluded: false }
     }
 
     /// Always the same address without a shard id, for a writer that is configured with an address only.
@@ -29,15 +29,15 @@ impl ShardEntry {
 }
 
 impl From<&ShardEntry> for v1::ShardEntry {
-    fn from(ShardEntry { address, id, absent }: &ShardEntry) -> Self {
-        Self { address: address.to_string(), id: id.clone(), absent: *absent }
+    fn from(ShardEntry { address, id, excluded }: &ShardEntry) -> Self {
+        Self { address: address.to_string(), id: id.clone(), excluded: *excluded }
     }
 }
 
 impl TryFrom<v1::ShardEntry> for ShardEntry {
     type Error = AddressError;
 
-    fn try_from(v1::ShardEntry { address, id, absent }: v1::ShardEntry) -> Result<Self, AddressError> {
-        Ok(Self { address: address.parse()?, id, absent })
+    fn try_from(v1::ShardEntry { address, id, excluded }: v1::ShardEntry) -> Result<Self, AddressError> {
+        Ok(Self { address: address.parse()?, id, excluded })
     }
 }

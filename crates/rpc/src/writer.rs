@@ -82,8 +82,9 @@ impl ChunkWriter {
     /// entry; `None` means that the shard is not known yet.
     ///
     /// The actor sends bursts of up to `burst` chunks. Twice as many may be in flight, so one burst travels while the
-    /// actor produces the next.
+    /// actor produces the next. `shard` is the shard's number in the log.
     pub fn spawn(
+        shard: usize,
         entry: impl Fn() -> Option<ShardEntry> + Send + 'static,
         credentials: Credentials,
         hello: v1::InsertHello,
@@ -97,6 +98,7 @@ impl ChunkWriter {
         let (report, state) = watch::channel(connecting);
         let sent = Arc::new(Sent::default());
         let task = Task {
+            shard,
             entry: Box::new(entry),
             credentials,
             address: "unknown".into(),
@@ -158,6 +160,8 @@ impl ChunkWriter {
 }
 
 struct Task {
+    /// The shard's number, for the log.
+    shard: usize,
     entry: Box<dyn Fn() -> Option<ShardEntry> + Send>,
     credentials: Credentials,
     /// The shard's address at the last connection attempt, for logs.
@@ -177,7 +181,7 @@ struct Task {
 }
 
 /// The error of a writer whose shard has no address yet.
-const NOT_FOUND_YET: &str = "the learner has not found this shard yet";
+const NOT_DISCOVERED: &str = "not discovered by the learner yet";
 
 /// Why a stream ended.
 enum End {
@@ -213,12 +217,24 @@ impl Task {
                 .send_replace(WriterState::Waiting(format!("the shard at {}: {reason}", self.address)));
             if self.warned_at.is_none_or(|at| at.elapsed() >= WARN_INTERVAL) {
                 self.warned_at = Some(Instant::now());
-                let (shard_id, chunks_in_flight) = (&self.hello.shard, self.in_flight.len());
-                if status.message() == NOT_FOUND_YET {
-                    info!(chunks_in_flight, "the learner has not found this shard yet, retrying");
+                let (shard, shard_id, chunks_in_flight) =
+                    (self.shard, &self.hello.shard, self.in_flight.len());
+                if status.message() == NOT_DISCOVERED {
+                    info!(
+                        shard,
+                        chunks_in_flight,
+                        "shard not discovered by the learner yet, inserts are on hold, retrying"
+                    );
                 } else {
                     let address = &self.address;
-                    warn!(address, shard_id, error = reason, chunks_in_flight, "shard unreachable, retrying");
+                    warn!(
+                        shard,
+                        address,
+                        shard_id,
+                        error = reason,
+                        chunks_in_flight,
+                        "shard unreachable, retrying"
+                    );
                 }
             }
             sleep(self.backoff.next()).await;
@@ -234,8 +250,8 @@ impl Task {
     fn note_progress(&mut self) {
         self.backoff.reset();
         if self.warned_at.take().is_some() {
-            let (address, shard_id) = (&self.address, &self.hello.shard);
-            info!(address, shard_id, chunks_in_flight = self.in_flight.len(), "shard reachable again");
+            let (shard, address, shard_id) = (self.shard, &self.address, &self.hello.shard);
+            info!(shard, address, shard_id, chunks_in_flight = self.in_flight.len(), "shard reachable again");
         }
     }
 
@@ -247,7 +263,7 @@ impl Task {
     async fn open(
         &mut self,
     ) -> Result<(mpsc::Sender<v1::InsertRequest>, Streaming<v1::InsertReply>), Status> {
-        let unknown = || Status::unavailable(NOT_FOUND_YET);
+        let unknown = || Status::unavailable(NOT_DISCOVERED);
         let ShardEntry { address, id, .. } = (self.entry)().ok_or_else(unknown)?;
         (self.address, self.hello.shard) = (address.to_string(), id);
         let channel = self.credentials.channel(Role::Replay, &address);

@@ -11,6 +11,7 @@ pub mod nearest;
 pub mod networks;
 pub mod presets;
 pub mod resolve;
+pub mod resume;
 pub mod seed;
 mod settings;
 pub mod text;

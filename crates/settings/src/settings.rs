@@ -120,9 +120,9 @@ settings! {
         evaluate_episodes: u32 = 8;
         /// Episodes of the evaluation after training.
         evaluate_final_episodes: u32 = 30;
-        /// Policy of the evaluated agent: stochastic (code) or greedy.
+        /// Policy of the evaluated agent: greedy, or stochastic (code): softmax(Q/β) for soft-dqn, ε-greedy with epsilon_final for dqn and munchausen-dqn.
         evaluation_policy: EvaluationPolicy = EvaluationPolicy::Stochastic;
-        /// After training, also evaluate baselines: a random player, the untrained network, and each action repeated forever.
+        /// After training, also evaluate baselines: a random player, the untrained network, and the best constant action (chosen by the scores that are reported, so biased upwards).
         baselines: bool = false;
     }
     "Environment" {
@@ -156,9 +156,9 @@ settings! {
         algorithm: Algorithm = algorithms::SOFT_DQN;
         /// β, the temperature of the soft policy.
         temperature: f64 = 0.05;
-        /// α of munchausen-dqn: the share of the log-policy that is added to the reward.
+        /// α of munchausen-dqn, whose reward is r + α·clip(β·log π(a|s), l₀, 0).
         munchausen_scale: f64 = 0.9;
-        /// l₀ of munchausen-dqn: lower bound of the log-policy times β.
+        /// l₀ of munchausen-dqn, the lower bound of β·log π(a|s) in its reward.
         munchausen_floor: f64 = -1.0;
         /// γ, the discount per agent step.
         discount: f64 = 0.99;
@@ -170,7 +170,7 @@ settings! {
         adam_epsilon: f64 = 1e-8;
         /// Transitions per update; at a fixed samples_per_insert, larger batches mean fewer updates.
         batch_size: usize = 32;
-        /// Steps of reward before the bootstrap (n of n-step returns).
+        /// Steps of reward before the bootstrap (n of n-step returns); the returns are not corrected for off-policy actions.
         n_step: u32 = 1;
         /// Double Q-learning: choose the next policy with the online network and evaluate it with the target network.
         double: bool = false;
@@ -182,7 +182,7 @@ settings! {
         target_period_updates: Updates = Updates(2_500);
         /// Updates between publications of the weights to the actors (in lockstep the actor always uses the newest).
         publish_every_updates: Updates = Updates(25);
-        /// Batches to sample and unpack ahead of the update (ignored in lockstep).
+        /// Batches to sample and decode ahead of the update (ignored in lockstep).
         prefetch_batches: usize = 2;
     }
     "Exploration" {
@@ -218,11 +218,11 @@ settings! {
         priority_constant: f64 = 0.001;
         /// Priority of new transitions: computed (by the actor) or largest (so far).
         initial_priority: InitialPriority = InitialPriority::Computed;
-        /// With initial_priority = largest: priority of new transitions until the learner has computed the first TD error (the authors' code: 0.1).
+        /// With initial_priority = largest: initial value of the running maximum; new transitions get it until a larger priority occurs (the authors' code: 0.1).
         first_priority: f64 = 1.0;
         /// PER's β at the start (the paper writes β_IS); importance weights are divided by the largest of their batch.
         importance_exponent: f64 = 0.6;
-        /// β after annealing.
+        /// β after annealing; not used while importance_anneal_updates is 0.
         importance_exponent_final: f64 = 1.0;
         /// Updates over which β changes from its first to its final value; 0 keeps the first.
         importance_anneal_updates: Updates = Updates(0);

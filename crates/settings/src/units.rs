@@ -3,6 +3,7 @@
 //! With a frame skip of 4, an agent step is four frames. At 8 samples per insert and batches of 32, an update is four agent
 //! steps. So three counts of the same training differ by factors of four, and each has its own type.
 
+use replay::BYTE_UNITS;
 use serde::{Deserialize, Serialize};
 
 use crate::text::Text;
@@ -32,7 +33,7 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Emulator frames, the unit of budgets in the literature.
+    /// Emulator frames, the budget unit of the DQN Atari papers.
     Frames,
     /// Agent steps: decisions of the agent, one per `frame_skip` frames.
     AgentSteps,
@@ -46,15 +47,6 @@ counts! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
-
-const BYTE_UNITS: [(&str, u64); 6] = [
-    ("GiB", 1 << 30),
-    ("MiB", 1 << 20),
-    ("KiB", 1 << 10),
-    ("GB", 1_000_000_000),
-    ("MB", 1_000_000),
-    ("kB", 1_000),
-];
 
 impl Text for Bytes {
     fn read(text: &str) -> Result<Self, String> {

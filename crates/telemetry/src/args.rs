@@ -29,7 +29,7 @@ pub struct TelemetryArgs {
 /// Format of log lines.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Human-readable.
     Text,
     /// One JSON object per line, for collectors.
     Json,
@@ -40,9 +40,9 @@ pub enum LogFormat {
 pub enum LogLevel {
     /// Failures that were not recovered.
     Error,
-    /// Problems despite which the process continues.
+    /// Recoverable problems; the process continues.
     Warn,
-    /// Events that an operator wants to see every hour.
+    /// Start, stop, connections, configuration changes and other significant events.
     Info,
     /// Details for debugging.
     Debug,

@@ -2,7 +2,7 @@
 //!
 //! A strategy is a [`Definition`] in a file of its own and a line in the list below. It gives raw priorities; the replay shard adds
 //! the small constant that keeps items from starving and applies the exponent, so that both can change without recomputing
-//! anything here. The actor's first priorities and the learner's updated ones come from the same function.
+//! anything here. The actor's initial priorities and the learner's updated ones come from the same function.
 
 mod per;
 mod reaper;
@@ -34,7 +34,8 @@ pub struct Definition {
     pub uses_priorities: bool,
     /// Whether the formula contains the probability of an action under a soft policy. Agents without one refuse the strategy.
     pub needs_soft_policy: bool,
-    /// Whether a shard must report, with each sampled item, how much of the episode's TD error is resolved behind it.
+    /// Whether a shard must report the reliability of each sampled item: 1 − (TD error of its episode after the item /
+    /// total TD error).
     pub needs_reliability: bool,
     /// The raw priority of an experience: a number ≥ 0, or NaN if the experience is not finite.
     pub formula: fn(&PriorityInputs<'_>) -> f64,

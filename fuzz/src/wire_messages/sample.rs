@@ -65,7 +65,7 @@ pub fn stored() -> Option<insert_reply::Reply> {
 }
 
 pub fn info_reply() -> InfoReply {
-    let blocked_callers = vec![BlockedCaller { who: "learner".into(), on: "inserts".into(), seconds: 2.0 }];
+    let blocked_callers = vec![BlockedCaller { caller: "learner".into(), blocked_on: "inserts".into(), blocked_seconds: 2.0 }];
     let recovered = Some(Recovered { chunks: 3, items: 4, ..Recovered::default() });
     InfoReply { store: store(), shard: shard(), blocked_callers, recovered, ..InfoReply::default() }
 }
@@ -92,7 +92,7 @@ pub fn join_reply() -> JoinReply {
 }
 
 fn shard_address(address: &str) -> ShardEntry {
-    ShardEntry { address: address.into(), id: "0123abcd".into(), absent: true }
+    ShardEntry { address: address.into(), id: "0123abcd".into(), excluded: true }
 }
 
 pub fn watch_weights_reply() -> WatchWeightsReply {

@@ -98,6 +98,6 @@ pub(super) fn check_same(ours: &StoreSpec, theirs: &StoreSpec) -> Result<(), Ref
     let mut both = fields(ours).into_iter().zip(fields(theirs));
     match both.find(|(ours, theirs)| ours != theirs) {
         None => Ok(()),
-        Some(((what, ours), (_, theirs))) => Err(Refusal::OtherTable { what, ours, theirs }),
+        Some(((what, ours), (_, theirs))) => Err(Refusal::ConfigurationMismatch { what, ours, theirs }),
     }
 }

@@ -77,20 +77,20 @@ fn a_chunk_is_handed_back_until_there_is_allowance() {
     );
     shard.grant(&learner(1), Some(spec()), allow(&shard, 2), false).unwrap();
     assert!((0..3).all(|sequence| stored(shard.insert(chunk(sequence, 1.0)))));
-    assert!(!shard.status().has_room());
+    assert!(!shard.status().accepts_inserts());
     assert_eq!(
         shard.insert(chunk(3, 1.0)),
         Ok(InsertDecision::Blocked { chunk: chunk(3, 1.0), allowance: 2 })
     );
     // A sample request raises it, and can lower it again.
     shard.sample(&learner(1), 0, &[], allow(&shard, 3), None).unwrap();
-    assert!(shard.status().has_room());
+    assert!(shard.status().accepts_inserts());
     shard.sample(&learner(1), 0, &[], allow(&shard, 1), None).unwrap();
     assert!(!stored(shard.insert(chunk(3, 1.0))));
     // An allowance for another incarnation is ignored.
     let other = Allowance { incarnation: shard.status().incarnation ^ 1, inserts: 100 };
     shard.grant(&learner(1), None, Some(other), false).unwrap();
-    assert_eq!(shard.status().inserts_allowed, 1);
+    assert_eq!(shard.status().allowance, 1);
     shard.grant(&learner(1), None, allow(&shard, 100), true).unwrap();
     assert_eq!(shard.insert(chunk(3, 1.0)), Ok(InsertDecision::Finished));
 }
@@ -102,9 +102,9 @@ fn an_unconfigured_shard_records_no_learner() {
     let nothing = Ok((BatchBuilder::default(), Updated::default()));
     assert_eq!(shard.sample(&stranger, 0, &[0.5], allow(&shard, 10), None), nothing);
     shard.grant(&learner(1), Some(spec()), None, false).unwrap();
-    let refused = Refusal::Run { ours: "run".into(), theirs: "other".into() };
+    let refused = Refusal::WrongRun { ours: "run".into(), theirs: "other".into() };
     assert_eq!(shard.sample(&stranger, 0, &[0.5], None, None), Err(refused));
-    assert_eq!(shard.status().inserts_allowed, 0);
+    assert_eq!(shard.status().allowance, 0);
     shard.sample(&learner(2), 0, &[], None, None).unwrap();
     let refused = Refusal::LearnerReplaced { given: 1, newest: 2 };
     assert_eq!(shard.grant(&learner(1), None, None, true), Err(refused));

@@ -79,8 +79,8 @@ impl Running {
             data_dir: data_dir.map(Path::to_owned),
             fsync: Fsync::Never,
             restore: None,
-            bytes_limit: 1 << 30,
-            end_with_run: false,
+            memory_limit: 1 << 30,
+            exit_with_run: false,
         };
         let (registry, health) = (Registry::new(), Health::new());
         let server = Server::bind(&config, &registry).await.unwrap();

@@ -96,7 +96,7 @@ async fn what_a_directory_holds_is_for_one_run_and_for_ever() {
     client.grant(grant(1, None)).await.unwrap();
     let after = state(&mut client).await;
     let shard = after.shard.unwrap();
-    assert_eq!(v1::ShardStatus { inserts_allowed: 1000, ..shard }, before);
+    assert_eq!(v1::ShardStatus { allowance: 1000, ..shard }, before);
     assert_eq!(after.recovered.unwrap(), v1::Recovered { chunks: 3, items: 11, ..v1::Recovered::default() });
     assert!(process.log().contains("recovery completed"), "{}", process.log());
 }
@@ -154,7 +154,7 @@ async fn files_that_were_cut_short_or_are_gone_are_an_error_that_says_so() {
     // Nothing was changed by all that.
     let process = data.start();
     let shard = state(&mut client(&process.address)).await.shard.unwrap();
-    assert_eq!(v1::ShardStatus { inserts_allowed: 1000, ..shard }, before);
+    assert_eq!(v1::ShardStatus { allowance: 1000, ..shard }, before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -191,7 +191,7 @@ async fn a_flipped_bit_in_a_frame_costs_the_items_that_need_it_and_no_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn damage_is_told_of_once_and_the_shard_goes_on_as_what_it_is_now() {
+async fn damage_is_reported_once_and_the_shard_continues_with_what_is_left() {
     let (data, _) = Data::filled(6).await;
     data.edit("ring", |ring| {
         let at = find(ring, &frame(0, 0, 13));

@@ -51,9 +51,9 @@ impl Memory {
         if let Some(before) = &self.shard {
             assert_eq!((&shard.id, shard.incarnation), (&before.id, before.incarnation));
             let counters = |shard: &v1::ShardStatus| {
-                let v1::Counters { chunks, duplicate_chunks, steps, actions, inserts, .. } =
+                let v1::Counters { chunks, duplicate_chunks, steps, agent_steps, inserts, .. } =
                     shard.counters.unwrap();
-                let mut counters = vec![chunks, duplicate_chunks, steps, actions, inserts];
+                let mut counters = vec![chunks, duplicate_chunks, steps, agent_steps, inserts];
                 for table in &shard.tables {
                     counters.extend([table.inserts, table.evicted, table.reclaimed_items]);
                     counters.extend([table.samples, table.updates, table.stale_updates]);

@@ -32,6 +32,7 @@ pub struct Actor {
 impl Actor {
     pub fn start(address: &Address, actor: u32, tables: u8) -> Self {
         let writer = Arc::new(ChunkWriter::spawn(
+            0,
             ShardEntry::fixed(address.clone()),
             Credentials::none(),
             hello(actor, 1),

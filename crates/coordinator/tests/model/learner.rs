@@ -170,8 +170,8 @@ impl World {
                 owed
             }
             None => {
-                let under_way = learner.batches.len() + learner.ready as usize;
-                if under_way >= self.config.prefetch || learner.control.can_sample().is_err() {
+                let in_flight = learner.batches.len() + learner.ready as usize;
+                if in_flight >= self.config.prefetch || learner.control.can_sample().is_err() {
                     return;
                 }
                 assert!(!masses.is_empty(), "there are items, so there is something to draw");

@@ -21,7 +21,7 @@ impl ShardCounts {
         let counters = TableCounters { inserts, ..TableCounters::default() };
         ShardStatus {
             incarnation,
-            counters: Counters { actions: agent_steps, ..Counters::default() },
+            counters: Counters { agent_steps, ..Counters::default() },
             tables: vec![TableStatus { items, mass, counters, ..TableStatus::default() }],
             ..ShardStatus::default()
         }

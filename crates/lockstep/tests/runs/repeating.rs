@@ -37,7 +37,7 @@ fn a_seed_repeats_and_another_differs() {
 }
 
 #[test]
-fn a_killed_run_goes_on_to_the_same_weights_and_the_same_record() {
+fn a_killed_run_resumes_to_the_same_weights_and_the_same_record() {
     let folder = tempfile::tempdir().unwrap();
     let (straight, killed) = (folder.path().join("straight"), folder.path().join("killed"));
     let expected = train(&straight, &SETTINGS);
@@ -56,7 +56,7 @@ fn a_killed_run_goes_on_to_the_same_weights_and_the_same_record() {
 }
 
 #[test]
-fn a_stopped_run_says_how_to_go_on_and_ends_the_same() {
+fn a_stopped_run_prints_the_resume_command_and_ends_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let (straight, stopped) = (folder.path().join("straight"), folder.path().join("stopped"));
     let expected = train(&straight, &with(("strategy", "uniform")));

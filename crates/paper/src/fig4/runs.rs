@@ -12,7 +12,7 @@ use actor::evaluation::PlayerKind;
 use actor::seed::{self, Purpose};
 use anyhow::{Context, Result};
 use lockstep::Lockstep;
-use lockstep::evaluate::Tournament;
+use lockstep::evaluate::EvaluationSetup;
 use settings::Resolved;
 use settings::algorithms::Algorithm;
 use settings::choices::EvaluationPolicy;
@@ -128,7 +128,7 @@ impl fmt::Display for Job {
 fn evaluate(run: &Lockstep, episodes: u32) -> Result<[Score; 2]> {
     let settings = &run.resolved.settings;
     let games = seed::number(settings.seed, Purpose::EvaluationEnvironment, &[run.frames]);
-    let tournament = Tournament::new(&run.resolved, games);
+    let tournament = EvaluationSetup::new(&run.resolved, games);
     let score = |policy| -> Result<Score> {
         let agent = run.trainer.learner.agent();
         let behaviour = actor::rules::evaluation_behaviour(agent, policy);

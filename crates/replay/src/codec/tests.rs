@@ -276,7 +276,7 @@ fn lanes() -> impl Strategy<Value = Vec<Vec<u8>>> {
 }
 
 #[test]
-fn an_encoder_goes_on_only_from_a_state_that_one_comes_to() {
+fn an_encoder_resumes_only_from_a_reachable_state() {
     let mut encoder = Encoder::new(Codec::Delta, 4);
     encoder.encode_into(&[1; 4], &mut Vec::new());
     let EncoderState(state) = encoder.state();

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::options::StoreOptions;
-use crate::store::Home;
+use crate::store::Storage;
 
 /// The version of all files together.
 pub const FORMAT: u32 = 1;
@@ -66,7 +66,7 @@ pub struct StoreManifest {
     pub learner: u32,
     /// The run has ended.
     pub finished: bool,
-    /// See [`Home::directory`].
+    /// See [`Storage::directory`].
     salt: u64,
     /// The boot of the machine in which the store was last used. After another boot, everything that was not flushed to
     /// disk is lost.
@@ -185,7 +185,7 @@ impl DirectorySlot {
         ))
     }
 
-    /// Persists the manifest of a new store, whose files at [`DirectorySlot::home_of`] are complete.
+    /// Persists the manifest of a new store, whose files at [`DirectorySlot::storage_of`] are complete.
     pub fn mark_ready(&mut self, manifest: StoreManifest) -> Result<(), DirectoryError> {
         self.save_manifest(StoreManifest { ready: true, ..manifest })
     }
@@ -195,15 +195,15 @@ impl DirectorySlot {
         self.identity.id = id;
     }
 
-    /// The home of the slot's store, if it has one.
-    pub fn home(&self) -> Option<Home> {
-        self.identity.manifest.as_ref().map(|manifest| self.home_of(manifest))
+    /// The storage of the slot's store, if it has one.
+    pub fn storage(&self) -> Option<Storage> {
+        self.identity.manifest.as_ref().map(|manifest| self.storage_of(manifest))
     }
 
-    /// The home of the store that a manifest describes. Create the files before persisting the manifest: then a
+    /// The storage of the store that a manifest describes. Create the files before persisting the manifest: then a
     /// manifest on disk always describes a store that can be opened.
-    pub fn home_of(&self, manifest: &StoreManifest) -> Home {
-        Home::directory(&self.directory, manifest.salt, !manifest.ready)
+    pub fn storage_of(&self, manifest: &StoreManifest) -> Storage {
+        Storage::directory(&self.directory, manifest.salt, !manifest.ready)
     }
 }
 

@@ -171,7 +171,8 @@ impl Store {
         let record: Record<'_> = self.log.record(number).expect("the record was found above");
         self.counters.chunks += 1;
         self.counters.steps += record.steps().len() as u64;
-        self.counters.actions += record.steps().iter().filter(|step| step.taken().is_some()).count() as u64;
+        self.counters.agent_steps +=
+            record.steps().iter().filter(|step| step.taken().is_some()).count() as u64;
         for item in record.items() {
             if let Some(table) = self.tables.get_mut(usize::from(item.table)) {
                 table.counters.inserts += 1;

@@ -4,7 +4,7 @@ use rand::Rng;
 
 use crate::key::ItemKey;
 use crate::outcome::{Draw, SampleError};
-use crate::points::points;
+use crate::points::random_points;
 use crate::store::Store;
 use crate::store::item::ItemView;
 use crate::store::table::Origin;
@@ -19,7 +19,7 @@ impl Store {
         stratified: bool,
         rng: &mut impl Rng,
     ) -> Result<Vec<Draw>, SampleError> {
-        let points: Vec<f64> = points(count, stratified, rng).collect();
+        let points: Vec<f64> = random_points(count, stratified, rng).collect();
         let mut draws = Vec::with_capacity(count);
         self.sample_at(table, &points, |draw, _| draws.push(draw))?;
         Ok(draws)

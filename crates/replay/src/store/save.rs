@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::blocks::{BlockReader, BlockWriter};
 use crate::options::{OptionsError, StoreOptions};
-use crate::store::home::{Home, HomeError};
 use crate::store::lanes::MARK;
 use crate::store::record;
 use crate::store::slot::SLOT;
 use crate::store::state::State;
+use crate::store::storage::{Storage, StorageError};
 use crate::store::table::Table;
 use crate::store::{Recovered, Store, slots_file};
 
@@ -37,7 +37,7 @@ struct Head {
 }
 
 /// A save in progress.
-pub struct Saving<W: Write> {
+pub struct SnapshotWriter<W: Write> {
     out: BlockWriter<W>,
     stage: Stage,
     /// The state when the save began.
@@ -53,7 +53,7 @@ enum Stage {
     Marks,
 }
 
-impl<W: Write> Saving<W> {
+impl<W: Write> SnapshotWriter<W> {
     /// Starts a save to `out`.
     pub fn new(mut out: W) -> io::Result<Self> {
         out.write_all(&MAGIC)?;
@@ -134,7 +134,7 @@ impl<W: Write> Saving<W> {
 impl Store {
     /// Writes the whole store, in blocks of 64 KiB and with little memory.
     pub fn save(&self, out: &mut impl Write) -> io::Result<()> {
-        let mut saving = Saving::new(out)?;
+        let mut saving = SnapshotWriter::new(out)?;
         while saving.write_some(self, usize::MAX)? {}
         Ok(())
     }
@@ -155,15 +155,15 @@ impl Store {
         Ok(store)
     }
 
-    /// Reads a store that was saved while it served, with the saved options, into a new home.
+    /// Reads a store that was saved while it served, with the saved options, into a new storage.
     pub fn restore(
         incarnation: u32,
-        home: Home,
+        storage: Storage,
         input: &mut impl Read,
     ) -> Result<(Store, Recovered), LoadError> {
         let mut input = begin(input)?;
         let head: Head = get(&mut input)?;
-        let (store, _) = Store::open(head.options, incarnation, home)?;
+        let (store, _) = Store::open(head.options, incarnation, storage)?;
         let (mut store, recovered) = store.fill(&mut input)?;
         store.start_incarnation(incarnation);
         Ok((store, recovered))
@@ -207,7 +207,7 @@ impl Store {
                 let slots = table.slots_len();
                 if at + length > Table::slots_bytes(slots) {
                     let more = Table::slots_bytes(2 * slots).max((at + length).next_multiple_of(SLOT));
-                    let larger = self.home.larger(&slots_file(index), table.memory(), more)?;
+                    let larger = self.storage.larger(&slots_file(index), table.memory(), more)?;
                     table.set_capacity(table.options().capacity, Some(larger));
                 }
                 if !table.restore_slots(at, &bytes) {
@@ -304,9 +304,9 @@ pub enum LoadError {
     /// The options are invalid.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// The home cannot hold the store.
+    /// The storage cannot hold the store.
     #[error(transparent)]
-    Home(#[from] HomeError),
+    Storage(#[from] StorageError),
 }
 
 impl From<io::Error> for LoadError {

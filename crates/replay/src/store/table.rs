@@ -394,7 +394,7 @@ impl Table {
 fn reserve(bytes: usize) -> Result<(), OptionsError> {
     let mut trial = Vec::<u8>::new();
     trial.try_reserve_exact(bytes).map_err(|_| OptionsError::Memory { bytes })?;
-    // Without this the optimiser may remove the unused allocation.
+    // Without this the optimizer may remove the unused allocation.
     std::hint::black_box(&mut trial);
     Ok(())
 }

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::store::lanes::LANES_MAX;
 use crate::store::record::{self, Header, Record};
-use crate::store::{Home, Recovered};
+use crate::store::{Recovered, Storage};
 use crate::testing::{final_observation, item, one_step, options, priority, step, table};
 use crate::{
     Chunk, Draw, InitialPriority, InsertError, ItemKey, KEY_DISTANCE_MAX, LaneKey, NewItem, OptionsError,
@@ -88,11 +88,11 @@ fn drawn(store: &mut Store, table: usize, count: usize) -> Vec<u64> {
 fn reopened(store: Store, directory: &TempDir) -> (Store, Recovered) {
     let (options, incarnation) = (store.options().clone(), store.incarnation());
     drop(store);
-    Store::open(options, incarnation, Home::directory(directory.path(), SALT, false)).unwrap()
+    Store::open(options, incarnation, Storage::directory(directory.path(), SALT, false)).unwrap()
 }
 
 fn store_in(directory: &TempDir, options: StoreOptions) -> Store {
-    Store::open(options, 7, Home::directory(directory.path(), SALT, true)).unwrap().0
+    Store::open(options, 7, Storage::directory(directory.path(), SALT, true)).unwrap().0
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn the_first_step_of_a_lane_starts_an_episode() {
 }
 
 #[test]
-fn a_full_table_keeps_the_newest_items_and_forgets_chunks_with_them() {
+fn a_full_table_keeps_the_newest_items_and_drops_chunks_with_the_oldest() {
     let mut store = store_with(|table| table.capacity = 8);
     insert_fives(&mut store, 0..100);
     let table = &store.tables()[0];
@@ -522,7 +522,7 @@ fn a_fence_holds_after_a_restart() {
 }
 
 #[test]
-fn what_others_told_of_priorities_outlives_a_restart() {
+fn the_largest_priority_of_other_shards_survives_a_restart() {
     let directory = TempDir::new().unwrap();
     let mut store = store_in(&directory, options());
     store.raise_largest_priority(0, priority(20.0));
@@ -537,8 +537,8 @@ fn another_incarnation_counts_from_nothing_and_keeps_the_items() {
     insert_fives(&mut store, 0..3);
     let key = store.newest(0, 1)[0];
     drop(store);
-    let home = Home::directory(directory.path(), SALT, false);
-    let (mut store, recovered) = Store::open(options(), 8, home).unwrap();
+    let storage = Storage::directory(directory.path(), SALT, false);
+    let (mut store, recovered) = Store::open(options(), 8, storage).unwrap();
     assert!(recovered.is_whole());
     assert_eq!((store.counters().chunks, store.table_counters().inserts), (0, 0));
     assert!(store.item(0, key).is_none());
@@ -569,7 +569,7 @@ fn a_frame_that_looks_like_a_record_is_not_found() {
         // Bit 0 of the count of steps.
         ring[80] ^= 1;
         std::fs::write(&path, ring).unwrap();
-        Store::open(options, 7, Home::directory(directory.path(), SALT, false)).unwrap()
+        Store::open(options, 7, Storage::directory(directory.path(), SALT, false)).unwrap()
     };
     let (store, recovered) = open(SALT ^ 1);
     assert_eq!((store.chunks(), recovered.chunks, recovered.damaged_chunks), (0, 0, 1));

@@ -14,7 +14,7 @@ use super::writer::LaneWriter;
 use crate::store::directory::{DirectoryError, DirectorySlot, FORMAT, StoreManifest, parse};
 use crate::store::lanes::LANES_MAX;
 use crate::store::record::{ItemRecord, Record};
-use crate::store::{Home, HomeError, Recovered};
+use crate::store::{Recovered, Storage, StorageError};
 use crate::testing::{options, priority, table};
 use crate::{Chunk, LaneKey, Remover, Sampler, Store, StoreOptions, TableOptions};
 
@@ -135,8 +135,8 @@ impl World {
     fn new(seed: u64) -> Self {
         let rng = ChaCha8Rng::seed_from_u64(seed);
         let (directory, options) = (TempDir::new().unwrap(), small_options());
-        let home = Home::directory(directory.path(), SALT, true);
-        let store = Some(Store::open(options.clone(), INCARNATION, home).unwrap().0);
+        let storage = Storage::directory(directory.path(), SALT, true);
+        let store = Some(Store::open(options.clone(), INCARNATION, storage).unwrap().0);
         let lane = |lane| LaneWriter::new(LaneKey { actor: lane % 3, incarnation: 1, lane }, 2, 0.25, 2);
         let writers = (0..5).map(lane).collect();
         Self { rng, directory, options, store, writers, past: Vec::new(), sent: Vec::new() }
@@ -201,8 +201,8 @@ impl World {
     fn open(&mut self, files: &Files) -> Recovered {
         self.store = None;
         files.write(self.directory.path());
-        let home = Home::directory(self.directory.path(), SALT, false);
-        let (store, recovered) = Store::open(self.options.clone(), INCARNATION, home).unwrap();
+        let storage = Storage::directory(self.directory.path(), SALT, false);
+        let (store, recovered) = Store::open(self.options.clone(), INCARNATION, storage).unwrap();
         self.store = Some(store);
         recovered
     }
@@ -225,7 +225,7 @@ impl World {
     }
 
     /// The store accepts further operations, and its contents survive another crash.
-    fn go_on(&mut self, operations: usize) {
+    fn continue_with(&mut self, operations: usize) {
         for _ in 0..operations {
             self.operate();
             self.check();
@@ -319,7 +319,7 @@ fn a_flipped_bit_costs_what_it_hits() {
             hit_slots += u64::from(live_slot);
             if round % 25 == 0 {
                 let (writers, past, sent) = (world.writers.clone(), world.past.clone(), world.sent.clone());
-                world.go_on(40);
+                world.continue_with(40);
                 (world.writers, world.past, world.sent) = (writers, past, sent);
             } else {
                 let mut writer = LaneWriter::new(LaneKey { actor: 77, incarnation: 1, lane: 0 }, 1, 0.5, 2);
@@ -349,7 +349,7 @@ fn without_any_state_everything_else_is_still_found() {
     assert_eq!((recovered.damaged_chunks, recovered.lost_items, world.store().chunks()), (0, 0, chunks));
     assert!(world.contents() == before);
     assert!(world.store().tables()[0].largest_priority() <= largest);
-    world.go_on(100);
+    world.continue_with(100);
 }
 
 #[test]
@@ -362,9 +362,9 @@ fn a_file_of_the_wrong_size_is_named() {
         let mut changed = files.clone();
         change(changed.of(name));
         changed.write(world.directory.path());
-        let home = Home::directory(world.directory.path(), SALT, false);
-        match Store::open(world.options.clone(), INCARNATION, home) {
-            Err(HomeError::Io { name: named, .. }) => assert_eq!(named, name),
+        let storage = Storage::directory(world.directory.path(), SALT, false);
+        match Store::open(world.options.clone(), INCARNATION, storage) {
+            Err(StorageError::Io { name: named, .. }) => assert_eq!(named, name),
             Err(error) => panic!("{name}: {error}"),
             Ok(_) => panic!("{name} is taken as it is"),
         }
@@ -375,8 +375,8 @@ fn a_file_of_the_wrong_size_is_named() {
         check(name, |bytes| bytes.push(0));
     }
     fs::remove_file(world.directory.path().join("ring")).unwrap();
-    let home = Home::directory(world.directory.path(), SALT, false);
-    assert!(Store::open(world.options.clone(), INCARNATION, home).is_err());
+    let storage = Storage::directory(world.directory.path(), SALT, false);
+    assert!(Store::open(world.options.clone(), INCARNATION, storage).is_err());
 }
 
 #[test]
@@ -384,12 +384,12 @@ fn a_start_that_failed_leaves_nothing_behind() {
     let directory = TempDir::new().unwrap();
     fs::write(directory.path().join("ring"), [0xff; 777]).unwrap();
     fs::write(directory.path().join("marks"), [0xff; 9]).unwrap();
-    let home = Home::directory(directory.path(), SALT, true);
-    let (store, recovered) = Store::open(small_options(), INCARNATION, home).unwrap();
+    let storage = Storage::directory(directory.path(), SALT, true);
+    let (store, recovered) = Store::open(small_options(), INCARNATION, storage).unwrap();
     assert_eq!((store.chunks(), recovered), (0, Recovered::default()));
     drop(store);
-    let home = Home::directory(directory.path(), SALT, false);
-    assert!(Store::open(small_options(), INCARNATION, home).unwrap().1.is_whole());
+    let storage = Storage::directory(directory.path(), SALT, false);
+    assert!(Store::open(small_options(), INCARNATION, storage).unwrap().1.is_whole());
 }
 
 /// The point at which a crash interrupts an operation.
@@ -492,7 +492,7 @@ fn a_process_that_dies_loses_nothing_it_acknowledged() {
                     world.check();
                     *found.entry(format!("{kind:?}")).or_insert(0) += 1;
                 }
-                world.go_on(5);
+                world.continue_with(5);
                 (world.writers, world.past) = (writers.clone(), past.clone());
             }
             world.sent.truncate(sent + 1);
@@ -531,7 +531,7 @@ fn half_a_slot_or_half_a_mark_costs_a_priority_at_most() {
                 assert_eq!(now.get(key).map(Item::what), Some(item.what()), "{story}: {key:?}");
             }
             world.check();
-            world.go_on(10);
+            world.continue_with(10);
             (world.writers, world.past) = (writers, past);
             world.open(&after);
         }
@@ -588,7 +588,7 @@ fn after_a_loss_of_power_what_is_left_fits_together() {
             }
         }
         world.check();
-        world.go_on(60);
+        world.continue_with(60);
     }
     assert!(kept > 400, "{kept}");
 }
@@ -619,7 +619,7 @@ fn slots_older_than_the_ring_cost_priorities_and_no_items() {
         assert_eq!((recovered.damaged_chunks, recovered.damaged_state), (0, false));
         known += recovered.damaged_priorities;
         world.check();
-        world.go_on(30);
+        world.continue_with(30);
     }
     assert!(known > 100, "{known}");
 }
@@ -651,7 +651,7 @@ fn records_left_over_from_before_are_not_mixed_up_with_newer_ones() {
         last.0.insert("table-0", files[0].0["table-0"].clone());
         world.open(&last);
         world.check();
-        world.go_on(80);
+        world.continue_with(80);
     }
 }
 
@@ -668,7 +668,7 @@ fn two_shards_take_two_slots_and_a_freed_one_is_taken_again() {
     drop(first);
     let again = DirectorySlot::take(&data).unwrap();
     assert_eq!((again.identity().id.as_str(), again.directory()), (id.as_str(), place.as_path()));
-    assert!(again.home().is_none() && again.identity().manifest.is_none());
+    assert!(again.storage().is_none() && again.identity().manifest.is_none());
 }
 
 #[test]
@@ -679,7 +679,7 @@ fn a_slot_keeps_its_manifest() {
     slot.save_manifest(manifest.clone()).unwrap();
     assert_eq!(slot.identity().manifest.as_ref(), Some(&manifest));
     let open = |slot: &DirectorySlot| {
-        Store::open(small_options(), manifest.incarnation, slot.home().unwrap()).unwrap()
+        Store::open(small_options(), manifest.incarnation, slot.storage().unwrap()).unwrap()
     };
     let chunk = LaneWriter::new(LaneKey { actor: 0, incarnation: 1, lane: 0 }, 1, 0.5, 2);
     let chunk = { chunk }.chunk(&mut ChaCha8Rng::seed_from_u64(1));

@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 use super::contents::contents;
 use crate::store::record::{self, Header, ItemRecord, StepRecord};
-use crate::store::{Home, Recovered};
+use crate::store::{Recovered, Storage};
 use crate::testing::{LaneBuilder, item, options, taken};
 use crate::{LaneKey, Store, StoreOptions, Taken};
 
@@ -51,8 +51,8 @@ fn forged(number: u64, sequence: u64) -> Forged {
 fn found(records: &[Forged]) -> (TempDir, Store, Recovered) {
     let directory = TempDir::new().unwrap();
     let open = |is_new| {
-        let home = Home::directory(directory.path(), SALT, is_new);
-        Store::open(small_options(), 7, home).unwrap()
+        let storage = Storage::directory(directory.path(), SALT, is_new);
+        Store::open(small_options(), 7, storage).unwrap()
     };
     drop(open(true));
     let mut ring = vec![0u64; RING_BYTES / 8];

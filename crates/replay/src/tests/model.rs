@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::naive::Naive;
 use super::writer::LaneWriter;
-use crate::store::{Home, record};
+use crate::store::{Storage, record};
 use crate::testing::{self, priority};
 use crate::{
     Chunk, Counters, ItemKey, LaneKey, Remover, SampleError, Sampler, Store, StoreOptions, TableCounters,
@@ -50,8 +50,9 @@ impl World {
             })
             .collect();
         let directory = (between == Between::Reopen).then(|| TempDir::new().unwrap());
-        let home = directory.as_ref().map_or(Home::in_memory(), |at| Home::directory(at.path(), SALT, true));
-        let (store, _) = Store::open(options.clone(), 7, home).unwrap();
+        let storage =
+            directory.as_ref().map_or(Storage::in_memory(), |at| Storage::directory(at.path(), SALT, true));
+        let (store, _) = Store::open(options.clone(), 7, storage).unwrap();
         Self {
             rng,
             store: Some(store),
@@ -133,8 +134,8 @@ impl World {
         let (options, incarnation, chunks) = (store.options().clone(), store.incarnation(), store.chunks());
         let items: usize = store.tables().iter().map(|table| table.len()).sum();
         drop(store);
-        let home = Home::directory(self.directory.as_ref().unwrap().path(), SALT, false);
-        let (store, recovered) = Store::open(options, incarnation, home).unwrap();
+        let storage = Storage::directory(self.directory.as_ref().unwrap().path(), SALT, false);
+        let (store, recovered) = Store::open(options, incarnation, storage).unwrap();
         assert!(recovered.is_whole(), "{recovered:?}");
         assert_eq!((recovered.chunks, recovered.items), (chunks as u64, items as u64));
         self.store = Some(store);
@@ -146,14 +147,14 @@ impl World {
         let directory = TempDir::new().unwrap();
         let store = self.store.take().unwrap();
         store.save(&mut bytes).unwrap();
-        let home = Home::directory(directory.path(), SALT + 1, true);
-        drop(Store::restore(store.incarnation() + 1, home, &mut &bytes[..]).unwrap());
+        let storage = Storage::directory(directory.path(), SALT + 1, true);
+        drop(Store::restore(store.incarnation() + 1, storage, &mut &bytes[..]).unwrap());
         let (options, incarnation) = (store.options().clone(), store.incarnation() + 1);
         drop(store);
-        let wrong = Store::open(options, incarnation, Home::directory(directory.path(), SALT, false));
+        let wrong = Store::open(options, incarnation, Storage::directory(directory.path(), SALT, false));
         assert_eq!(wrong.unwrap().0.chunks(), 0, "nothing is found with another salt");
-        let home = Home::directory(directory.path(), SALT, true);
-        let (store, recovered) = Store::restore(incarnation, home, &mut &bytes[..]).unwrap();
+        let storage = Storage::directory(directory.path(), SALT, true);
+        let (store, recovered) = Store::restore(incarnation, storage, &mut &bytes[..]).unwrap();
         assert!(recovered.is_whole(), "{recovered:?}");
         (self.store, self.directory) = (Some(store), Some(directory));
         self.naive.counters = Counters::default();
@@ -201,7 +202,7 @@ impl World {
                 assert!(!fewer || mass(&of.weights()) == 0.0, "there was more to draw");
             }
         }
-        naive.forget_unneeded();
+        naive.reclaim_unneeded();
     }
 
     /// A key: mostly of recent items, some long gone, a few of another incarnation or to come.

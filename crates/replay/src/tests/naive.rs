@@ -115,7 +115,7 @@ impl Naive {
         self.counters.chunks += 1;
         self.counters.lost_chunks += chunk.sequence - expected;
         self.counters.steps += chunk.steps.len() as u64;
-        self.counters.actions += chunk.steps.iter().filter(|step| step.taken.is_some()).count() as u64;
+        self.counters.agent_steps += chunk.steps.iter().filter(|step| step.taken.is_some()).count() as u64;
         for new in &chunk.items {
             let Some(from) = self.from(chain, new.first) else {
                 self.counters.items_without_frames += 1;
@@ -137,7 +137,7 @@ impl Naive {
             table.items.push(item);
             table.counters.inserts += 1;
         }
-        self.forget_unneeded();
+        self.reclaim_unneeded();
         Ok(false)
     }
 
@@ -157,7 +157,7 @@ impl Naive {
         let of = &mut self.tables[table];
         let live = of.items.get_mut(number).is_some_and(|item| std::mem::replace(&mut item.live, false));
         of.counters.removed_items += u64::from(live);
-        self.forget_unneeded();
+        self.reclaim_unneeded();
         u64::from(live)
     }
 
@@ -167,11 +167,11 @@ impl Naive {
         while of.live().count() > capacity {
             of.evict();
         }
-        self.forget_unneeded();
+        self.reclaim_unneeded();
     }
 
     /// Drops the oldest chunks that no present or future item needs.
-    pub fn forget_unneeded(&mut self) {
+    pub fn reclaim_unneeded(&mut self) {
         while self.oldest < self.chunks.len() && !self.is_needed(self.oldest) && !self.is_awaited(self.oldest)
         {
             self.oldest += 1;

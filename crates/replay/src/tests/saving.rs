@@ -10,10 +10,10 @@ use rand_chacha::ChaCha8Rng;
 use super::contents::{Item, contents};
 use super::writer::LaneWriter;
 use crate::blocks::{BlockReader, BlockWriter};
-use crate::store::Home;
+use crate::store::Storage;
 use crate::store::state::State;
 use crate::testing::{options, priority, table};
-use crate::{LaneKey, LoadError, Remover, Sampler, Saving, Store, StoreOptions, TableOptions};
+use crate::{LaneKey, LoadError, Remover, Sampler, SnapshotWriter, Store, StoreOptions, TableOptions};
 
 const KINDS: [(Sampler, Remover); 3] = [
     (Sampler::Proportional, Remover::Fifo),
@@ -146,7 +146,7 @@ fn a_full_disk_is_reported_as_such() {
     store.save(&mut Full(size)).unwrap();
 }
 
-/// The stream inside the blocks, as [`Saving`] makes it, with every checksum made anew.
+/// The stream inside the blocks, as [`SnapshotWriter`] makes it, with every checksum made anew.
 fn sealed(store: &Store, payload: &[u8]) -> Vec<u8> {
     let mut payload = payload.to_vec();
     let seal = |bytes: &mut [u8], at: usize, of: &[u8]| {
@@ -207,8 +207,8 @@ fn payload(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn a_save_does_not_tell_the_salt() {
     let (directory, salt) = (tempfile::TempDir::new().unwrap(), 0x5ec_4e75_a174_u64);
-    let home = Home::directory(directory.path(), salt, true);
-    let (mut store, _) = Store::open(options(), 7, home).unwrap();
+    let storage = Storage::directory(directory.path(), salt, true);
+    let (mut store, _) = Store::open(options(), 7, storage).unwrap();
     let mut writer = LaneWriter::new(LaneKey { actor: 3, incarnation: 1, lane: 0 }, 2, 0.3, 1);
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     (0..9).for_each(|_| assert!(store.insert(&writer.chunk(&mut rng)).is_ok()));
@@ -250,7 +250,7 @@ proptest! {
         if let Ok(loaded) = load(store.options(), &bytes) {
             use_it(loaded, &mut rng);
         }
-        if let Ok((restored, _)) = Store::restore(8, Home::in_memory(), &mut &bytes[..]) {
+        if let Ok((restored, _)) = Store::restore(8, Storage::in_memory(), &mut &bytes[..]) {
             use_it(restored, &mut rng);
         }
     }
@@ -312,14 +312,14 @@ fn a_save_in_pieces_holds_what_was_there_and_did_not_go() {
         };
         (0..120).for_each(|_| operate(&mut store, &mut rng));
         let (piece, pace) = (rng.random_range(1..2000), rng.random_range(0..4));
-        let mut saving = Saving::new(Vec::new()).unwrap();
+        let mut saving = SnapshotWriter::new(Vec::new()).unwrap();
         let before = store.table_counters().reclaimed_items;
         while saving.write_some(&store, piece).unwrap() {
             (0..pace).for_each(|_| operate(&mut store, &mut rng));
         }
         turned += u64::from(store.table_counters().reclaimed_items > before + 20);
         let bytes = std::mem::take(saving.sink());
-        let (mut restored, recovered) = Store::restore(8, Home::in_memory(), &mut &bytes[..]).unwrap();
+        let (mut restored, recovered) = Store::restore(8, Storage::in_memory(), &mut &bytes[..]).unwrap();
         assert!(recovered.is_whole(), "{recovered:?}");
         let (found, now) = (contents(&restored), contents(&store));
         kept += found.len();

@@ -1,5 +1,6 @@
-//! ReaPER (Pleiss et al., 2025): |TD| scaled by the reliability of its target, the share of the episode's TD error that is
-//! resolved behind the item. The shard computes the share, since it holds the episode; a new item has nothing behind it.
+//! ReaPER (Pleiss et al., 2025): |TD| scaled by the reliability of its target, 1 − (TD error of the episode after the
+//! item / TD error of the whole episode). The shard computes it, since it holds the episode; a new item has no
+//! reliability yet and counts as 1.
 
 use super::Definition;
 

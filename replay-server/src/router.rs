@@ -28,13 +28,13 @@ const POINTS_BYTES_MAX: usize = POINTS_MAX * 9 + UPDATES_BYTES_MAX;
 
 /// The service as tower sees it, to be added to a server's routes.
 #[derive(Clone)]
-pub struct Wire(pub(crate) Arc<ReplayService>);
+pub struct ReplayRouter(pub(crate) Arc<ReplayService>);
 
-impl NamedService for Wire {
+impl NamedService for ReplayRouter {
     const NAME: &'static str = SERVICE_NAME;
 }
 
-impl Service<http::Request<Body>> for Wire {
+impl Service<http::Request<Body>> for ReplayRouter {
     type Response = http::Response<Body>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<http::Response<Body>, Infallible>> + Send>>;

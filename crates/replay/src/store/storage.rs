@@ -8,13 +8,13 @@ use crate::options::OptionsError;
 use crate::store::memory::Memory;
 
 #[derive(Clone, Debug)]
-pub struct Home {
+pub struct Storage {
     directory: Option<PathBuf>,
     salt: u64,
     is_new: bool,
 }
 
-impl Home {
+impl Storage {
     /// In the memory of this process.
     pub fn in_memory() -> Self {
         Self { directory: None, salt: 1, is_new: true }
@@ -35,8 +35,8 @@ impl Home {
     }
 
     /// Memory by name. Allocates all blocks of a new file, so that a full disk is an error here and not a fault later.
-    pub(crate) fn memory(&self, name: &str, bytes: usize) -> Result<Memory, HomeError> {
-        let failed = |source| HomeError::Io { name: name.to_owned(), bytes, source };
+    pub(crate) fn memory(&self, name: &str, bytes: usize) -> Result<Memory, StorageError> {
+        let failed = |source| StorageError::Io { name: name.to_owned(), bytes, source };
         let Some(directory) = &self.directory else { return Memory::anonymous(bytes).map_err(failed) };
         let path = directory.join(name);
         let open = || -> io::Result<Memory> {
@@ -46,8 +46,13 @@ impl Home {
         open().map_err(failed)
     }
 
-    /// Like [`Home::memory`], but keeps the size of a file that has grown, in multiples of `unit`.
-    pub(crate) fn memory_at_least(&self, name: &str, bytes: usize, unit: usize) -> Result<Memory, HomeError> {
+    /// Like [`Storage::memory`], but keeps the size of a file that has grown, in multiples of `unit`.
+    pub(crate) fn memory_at_least(
+        &self,
+        name: &str,
+        bytes: usize,
+        unit: usize,
+    ) -> Result<Memory, StorageError> {
         let path = self.directory.as_ref().filter(|_| !self.is_new).map(|directory| directory.join(name));
         let length =
             path.and_then(|path| fs::metadata(path).ok()).map_or(0, |metadata| metadata.len() as usize);
@@ -55,8 +60,8 @@ impl Home {
     }
 
     /// Replaces memory by larger memory with the same beginning. On failure the file is unchanged.
-    pub(crate) fn larger(&self, name: &str, old: &[u8], bytes: usize) -> Result<Memory, HomeError> {
-        let failed = |source| HomeError::Io { name: name.to_owned(), bytes, source };
+    pub(crate) fn larger(&self, name: &str, old: &[u8], bytes: usize) -> Result<Memory, StorageError> {
+        let failed = |source| StorageError::Io { name: name.to_owned(), bytes, source };
         let Some(directory) = &self.directory else {
             let mut memory = Memory::anonymous(bytes).map_err(failed)?;
             memory[..old.len()].copy_from_slice(old);
@@ -110,7 +115,7 @@ fn allocate(path: &Path, bytes: usize) -> io::Result<File> {
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum HomeError {
+pub enum StorageError {
     /// The options are invalid.
     #[error(transparent)]
     Options(#[from] OptionsError),

@@ -1,11 +1,12 @@
-//! Serialises access to the shard: a fair async lock, taken in the order of arrival.
+//! A shard that many tasks share: a fair async lock, taken in the order of arrival.
 //!
 //! The lock's holder runs one job on its current thread. A job takes microseconds. Handing it to another thread would
 //! take longer and, on a busy machine, sometimes four milliseconds more. A task that waits for the lock does not block
 //! its thread. Each job sees the shard as the previous one left it. After each job, the state that tasks wait for is
 //! published:
 //!
-//! - the *phase* (configured, finished) changes twice in the lifetime of a shard. Every writer watches it.
+//! - the *phase* (configured, finished) changes rarely: at the first grant, at the end of the run, and when a newer
+//!   learner continues a finished run. Every writer watches it.
 //! - the number of *inserts* changes all the time. Only a grant that waits for inserts watches it.
 //! - a *turn* goes to one blocked writer at a time, first come, first served. Waking all of them for each granted
 //!   insert would be a thousand wake-ups for one chunk.
@@ -35,29 +36,29 @@ pub struct Phase {
 
 /// Cloneable handle to the shard. The shard is dropped with the last clone.
 #[derive(Clone)]
-pub struct Handle(Arc<Owner>);
+pub struct SharedShard(Arc<Inner>);
 
-/// Handle that does not keep the shard alive.
-pub struct WeakHandle(Weak<Owner>);
+/// A handle that does not keep the shard alive.
+pub struct WeakSharedShard(Weak<Inner>);
 
-impl WeakHandle {
-    /// A [`Handle`], if another one is still alive.
-    pub fn upgrade(&self) -> Option<Handle> {
-        self.0.upgrade().map(Handle)
+impl WeakSharedShard {
+    /// A [`SharedShard`], if another one is still alive.
+    pub fn upgrade(&self) -> Option<SharedShard> {
+        self.0.upgrade().map(SharedShard)
     }
 }
 
-/// Resolves when the shard was dropped: after the last [`Handle`], or because it failed.
-pub struct Ended(oneshot::Receiver<()>);
+/// Resolves when the shard was dropped: after the last [`SharedShard`], or because it failed.
+pub struct ShardDropped(oneshot::Receiver<()>);
 
-impl Ended {
+impl ShardDropped {
     pub async fn wait(&mut self) {
         // Nothing is ever sent. The sender is dropped with the shard, which ends this wait.
         let _ = (&mut self.0).await;
     }
 }
 
-struct Owner {
+struct Inner {
     shard: Arc<Mutex<Guarded>>,
     /// How many changes are on disk. The holder of the lock is flushing more. `None` if calls do not wait for the disk.
     disk: Option<Mutex<u64>>,
@@ -67,28 +68,28 @@ struct Owner {
     metrics: Metrics,
 }
 
-/// Starts serving a shard. With `sync_each`, a call returns only after its changes are on disk.
-pub fn start(shard: Shard, metrics: Metrics, sync_each: bool) -> (Handle, Ended) {
-    let (phase_sender, phase) = watch::channel(Phase::default());
-    let (inserts_sender, inserts) = watch::channel(0);
-    let (alive, ended) = oneshot::channel();
-    let turn = Arc::new(Notify::new());
-    let published = Published {
-        phase: phase_sender,
-        inserts: inserts_sender,
-        turn: turn.clone(),
-        metrics: metrics.clone(),
-    };
-    let status = shard.status();
-    published.publish(&status);
-    let running = Running { shard, published, _alive: alive };
-    let guarded = Guarded { running: Some(Box::new(running)), status, changes: 0 };
-    let disk = sync_each.then(|| Mutex::new(0));
-    let shard = Arc::new(Mutex::new(guarded));
-    (Handle(Arc::new(Owner { shard, disk, phase, inserts, turn, metrics })), Ended(ended))
-}
+impl SharedShard {
+    /// Starts serving a shard. With `sync_each`, a call returns only after its changes are on disk.
+    pub fn new(shard: Shard, metrics: Metrics, sync_each: bool) -> (Self, ShardDropped) {
+        let (phase_sender, phase) = watch::channel(Phase::default());
+        let (inserts_sender, inserts) = watch::channel(0);
+        let (alive, dropped) = oneshot::channel();
+        let turn = Arc::new(Notify::new());
+        let published = Published {
+            phase: phase_sender,
+            inserts: inserts_sender,
+            turn: turn.clone(),
+            metrics: metrics.clone(),
+        };
+        let status = shard.status();
+        published.publish(&status);
+        let running = Running { shard, published, _alive: alive };
+        let guarded = Guarded { running: Some(Box::new(running)), status, changes: 0 };
+        let disk = sync_each.then(|| Mutex::new(0));
+        let shard = Arc::new(Mutex::new(guarded));
+        (Self(Arc::new(Inner { shard, disk, phase, inserts, turn, metrics })), ShardDropped(dropped))
+    }
 
-impl Handle {
     /// Runs a short job on the shard. A caller that is dropped before it gets the lock runs nothing.
     pub async fn call<T>(&self, job: impl FnOnce(&mut Shard) -> T) -> Result<T, Refusal> {
         let (result, changes) = self.lock().await.work(job)?;
@@ -102,7 +103,7 @@ impl Handle {
     }
 
     /// Runs a long job on a thread for blocking work, so that it does not hold up a thread that serves RPCs.
-    pub async fn call_long<T: Send + 'static>(
+    pub async fn call_blocking<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Shard) -> T + Send + 'static,
     ) -> Result<T, Refusal> {
@@ -140,11 +141,12 @@ impl Handle {
         if *on_disk >= changes {
             return Ok(());
         }
-        let (home, changes) = self.lock().await.work(|shard| shard.home())?;
+        let (storage, changes) = self.lock().await.work(|shard| shard.storage())?;
         let started = Instant::now();
-        let Some(home) = home else { return Ok(()) };
-        let synced =
-            spawn_blocking(move || home.sync()).await.unwrap_or_else(|failed| Err(io::Error::other(failed)));
+        let Some(storage) = storage else { return Ok(()) };
+        let synced = spawn_blocking(move || storage.sync())
+            .await
+            .unwrap_or_else(|failed| Err(io::Error::other(failed)));
         if let Err(error) = synced {
             // Callers that wait for an answer see their stream break. Nothing was acknowledged to them.
             let elapsed_seconds = started.elapsed().as_secs_f64();
@@ -152,25 +154,25 @@ impl Handle {
             self.lock().await.running = None;
             return Err(Refusal::Stopping);
         }
-        self.0.metrics.synced(started.elapsed());
+        self.0.metrics.record_sync(started.elapsed());
         *on_disk = changes;
         Ok(())
     }
 
     /// A handle for periodic tasks, which must not keep the shard alive.
-    pub fn downgrade(&self) -> WeakHandle {
-        WeakHandle(Arc::downgrade(&self.0))
+    pub fn downgrade(&self) -> WeakSharedShard {
+        WeakSharedShard(Arc::downgrade(&self.0))
     }
 
     /// Waits until the phase satisfies a condition.
-    pub async fn phase(&self, condition: impl FnMut(&Phase) -> bool) -> Result<Phase, Refusal> {
+    pub async fn wait_for_phase(&self, condition: impl FnMut(&Phase) -> bool) -> Result<Phase, Refusal> {
         let mut phase = self.0.phase.clone();
         let reached = phase.wait_for(condition).await.map_err(|_| Refusal::Stopping)?;
         Ok(*reached)
     }
 
     /// Waits until the shard has at least this many inserts.
-    pub async fn inserts(&self, least: u64) -> Result<(), Refusal> {
+    pub async fn wait_for_inserts(&self, least: u64) -> Result<(), Refusal> {
         let reached = self.0.inserts.clone().wait_for(|&inserts| inserts >= least).await.is_ok();
         if reached { Ok(()) } else { Err(Refusal::Stopping) }
     }
@@ -191,7 +193,7 @@ pub struct TurnGuard<'a>(&'a Notify);
 
 impl TurnGuard<'_> {
     /// The job ran. If there was allowance left, publishing its result has passed the turn on.
-    pub fn done(self) {
+    pub fn disarm(self) {
         std::mem::forget(self);
     }
 }
@@ -249,7 +251,7 @@ impl Published {
         replace_if_changed(&self.phase, phase);
         replace_if_changed(&self.inserts, status.inserts());
         self.metrics.observe(status);
-        if status.has_room() {
+        if status.accepts_inserts() {
             self.turn.notify_one();
         }
     }
@@ -266,38 +268,38 @@ fn replace_if_changed<T: PartialEq>(published: &watch::Sender<T>, new: T) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::home::StoreLocation;
+    use crate::location::StoreLocation;
     use prometheus::Registry;
 
-    fn guarded() -> (Handle, Ended, Metrics) {
+    fn guarded() -> (SharedShard, ShardDropped, Metrics) {
         let metrics = Metrics::register(&Registry::new());
         let shard = Shard::open(StoreLocation::memory("a".into()), 1 << 20).unwrap();
-        let (handle, ended) = start(shard, metrics.clone(), false);
-        (handle, ended, metrics)
+        let (handle, dropped) = SharedShard::new(shard, metrics.clone(), false);
+        (handle, dropped, metrics)
     }
 
     #[tokio::test]
     async fn a_panicking_job_stops_the_shard() {
         for long in [false, true] {
-            let (handle, mut ended, _) = guarded();
+            let (handle, mut dropped, _) = guarded();
             let caller = handle.clone();
             let fail = |_: &mut Shard| -> () { panic!("on purpose") };
-            tokio::spawn(
-                async move { if long { caller.call_long(fail).await } else { caller.call(fail).await } },
-            );
-            ended.wait().await;
+            tokio::spawn(async move {
+                if long { caller.call_blocking(fail).await } else { caller.call(fail).await }
+            });
+            dropped.wait().await;
             assert!(matches!(handle.call(|_| ()).await, Err(Refusal::Stopping)));
-            assert!(matches!(handle.phase(|phase| phase.finished).await, Err(Refusal::Stopping)));
+            assert!(matches!(handle.wait_for_phase(|phase| phase.finished).await, Err(Refusal::Stopping)));
         }
     }
 
     #[tokio::test]
     async fn callers_behind_a_long_job_are_counted_and_served_in_order() {
-        let (handle, _ended, metrics) = guarded();
+        let (handle, _dropped, metrics) = guarded();
         let (free, wait) = std::sync::mpsc::channel::<()>();
         let long = tokio::spawn({
             let handle = handle.clone();
-            async move { handle.call_long(move |_| wait.recv().unwrap()).await }
+            async move { handle.call_blocking(move |_| wait.recv().unwrap()).await }
         });
         while handle.0.shard.try_lock().is_ok() {
             tokio::task::yield_now().await;

@@ -20,9 +20,9 @@ pub(crate) async fn serve(
 ) -> Result<(), StreamEnd> {
     let mut learner: Option<LearnerIdentity> = None;
     let first = timeout(HELLO_TIMEOUT, next(context, &mut requests));
-    let mut request = first.await.map_err(|_| Refusal::Idle(HELLO_TIMEOUT))??;
+    let mut request = first.await.map_err(|_| Refusal::HelloTimeout(HELLO_TIMEOUT))??;
     while let Some(message) = request {
-        convert::points(&message.points)?;
+        convert::check_points(&message.points)?;
         let learner = match &mut learner {
             Some(learner) => learner,
             unset => unset.insert(convert::learner(message.caller, message.learner_incarnation)?),
@@ -45,7 +45,7 @@ pub(crate) async fn serve(
         let shard = Some(context.status_message(status));
         let (applied, stale) = (updated.applied, updated.stale);
         let batch = batch.finish();
-        context.metrics.drawn(&batch);
+        context.metrics.record_sampled(&batch);
         let reply = v1::SampleReply { batch: Some(batch), shard, applied, stale };
         replies.send(Ok(reply)).await.map_err(|_| StreamEnd::Disconnected)?;
         request = next(context, &mut requests).await?;

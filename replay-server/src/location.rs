@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use replay::store::directory::{DirectorySlot, StoreManifest, random_incarnation};
-use replay::store::{Home, Recovered};
+use replay::store::{Recovered, Storage};
 use replay::{LoadError, Store};
 
 use crate::refusal::Refusal;
@@ -39,16 +39,16 @@ impl StoreLocation {
         );
         let (id, mut manifest) = DirectorySlot::read_snapshot_head(&mut input)?;
         manifest.incarnation = random_incarnation().map_err(storage_error("read /dev/urandom"))?;
-        let home = match &self.slot {
-            None => Home::in_memory(),
+        let storage = match &self.slot {
+            None => Storage::in_memory(),
             Some(slot) => {
                 if let Some(manifest) = &slot.identity().manifest {
                     return Err(Refusal::Occupied { run: manifest.run.clone() });
                 }
-                slot.home_of(&manifest)
+                slot.storage_of(&manifest)
             }
         };
-        let (store, recovered) = Store::restore(manifest.incarnation, home, &mut input)?;
+        let (store, recovered) = Store::restore(manifest.incarnation, storage, &mut input)?;
         if !input.fill_buf().map_err(storage_error("read the snapshot"))?.is_empty() {
             return Err(LoadError::Damaged("extra bytes after the store").into());
         }
@@ -78,18 +78,18 @@ impl StoreLocation {
         self.slot.is_some()
     }
 
-    /// Opens the store of a former process, if there is one. If anything of it was lost, it gets a new incarnation:
-    /// counters start at 0, and old keys become invalid.
+    /// Opens the store of a former process, if there is one. It gets a new incarnation if anything of it was lost, and
+    /// after every reboot of the machine: counters start at 0, and old keys become invalid.
     pub fn recover(&mut self) -> Result<Option<(StoreManifest, Store, Recovered)>, Refusal> {
         if let Some(restored) = self.restored.take() {
             return Ok(Some(restored));
         }
         let Some(slot) = &mut self.slot else { return Ok(None) };
-        let Some((home, manifest)) = slot.home().zip(slot.identity().manifest.clone()) else {
+        let Some((storage, manifest)) = slot.storage().zip(slot.identity().manifest.clone()) else {
             return Ok(None);
         };
-        let (mut store, recovered) =
-            Store::open(manifest.options.clone(), manifest.incarnation, home).map_err(Refusal::home)?;
+        let (mut store, recovered) = Store::open(manifest.options.clone(), manifest.incarnation, storage)
+            .map_err(Refusal::store_error)?;
         let mut manifest = manifest;
         if manifest.is_of_another_boot() || !recovered.is_whole() {
             manifest.incarnation = random_incarnation().map_err(Refusal::storage("read /dev/urandom"))?;
@@ -105,7 +105,8 @@ impl StoreLocation {
     pub fn create(&mut self, manifest: StoreManifest) -> Result<Store, Refusal> {
         let (options, incarnation) = (manifest.options.clone(), manifest.incarnation);
         let Some(slot) = &mut self.slot else { return Ok(Store::new(options, incarnation)?) };
-        let (store, _) = Store::open(options, incarnation, slot.home_of(&manifest)).map_err(Refusal::home)?;
+        let (store, _) =
+            Store::open(options, incarnation, slot.storage_of(&manifest)).map_err(Refusal::store_error)?;
         store.sync().map_err(Refusal::storage("write the new replay"))?;
         // Only after the files exist: a store that cannot be created must not block the next start from creating
         // another.
