@@ -118,7 +118,7 @@ fn a_cluster_trains_over_tls_and_strangers_are_refused_and_logged_once() {
     });
     cluster.trains_on();
     let log = cluster.shard.log();
-    for once in ["may not call this", "neither a token nor", "unknown token", "connection rejected"] {
+    for once in ["may not call this", "neither a token nor", "unknown token", "TLS handshake failed"] {
         assert_eq!(log.matches(once).count(), 1, "{once} in {log}");
     }
     assert_eq!(cluster.learner.log().matches("unknown token").count(), 1);

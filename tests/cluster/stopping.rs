@@ -129,7 +129,7 @@ fn when_one_process_is_stopped_the_others_report_it() {
     cluster.learner.stop();
     for actor in &cluster.actors {
         says(&|| actor.log(), "insert allowance");
-        until("health says so", || actor.page("/healthz").starts_with("waiting for the shards"));
+        until("health says so", || actor.page("/healthz").starts_with("waiting for shard "));
     }
     cluster.learner.resume();
     cluster.moves_on(&[0, 1]);

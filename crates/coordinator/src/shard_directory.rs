@@ -235,7 +235,7 @@ mod tests {
     }
 
     fn fixed(count: usize) -> Shards {
-        let texts = &["http://a:1", "http://b:1", "http://c:1"][..count];
+        let texts = &["a:1", "b:1", "c:1"][..count];
         Shards::ByAddress(texts.iter().map(|text| text.parse().unwrap()).collect())
     }
 
@@ -247,7 +247,7 @@ mod tests {
     fn shards_that_swapped_addresses_are_found_in_every_order() {
         let folder = tempfile::tempdir().unwrap();
         let at = |names: [&'static str; 3]| {
-            ["http://a:1", "http://b:1", "http://c:1"].into_iter().zip(names).collect()
+            ["a:1", "b:1", "c:1"].into_iter().zip(names).collect()
         };
         for order in [["x", "y", "z"], ["y", "x", "z"], ["y", "z", "x"], ["z", "x", "y"], ["z", "y", "x"]] {
             let mut directory = ShardDirectory::open(folder.path(), &fixed(3)).unwrap();
@@ -284,7 +284,7 @@ mod tests {
             IdentifyOutcome::Swapped { other: 0, tries: 1 }
         );
         let mut directory = ShardDirectory::open(folder.path(), &fixed(2)).unwrap();
-        assert!(!settle(&mut directory, &[("http://a:1", "x"), ("http://b:1", "x")].into()));
+        assert!(!settle(&mut directory, &[("a:1", "x"), ("b:1", "x")].into()));
     }
 
     #[test]
@@ -317,7 +317,7 @@ mod tests {
     fn where_shards_are_discovered_by_id_an_unknown_shard_gets_no_number() {
         let folder = tempfile::tempdir().unwrap();
         let ids = ["x", "y"].map(String::from).to_vec();
-        let addresses = ["http://a:1", "http://b:1"].map(|text| text.parse().unwrap()).to_vec();
+        let addresses = ["a:1", "b:1"].map(|text| text.parse().unwrap()).to_vec();
         let mut directory =
             ShardDirectory::open(folder.path(), &Shards::ById { ids: ids.clone(), addresses }).unwrap();
         assert_eq!(saved_ids(folder.path()).unwrap(), ids, "numbers are bound before any shard has answered");
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(directory.identify(0, "x", now).unwrap(), IdentifyOutcome::FirstAnswer);
         assert_eq!(directory.identify(1, "z", now).unwrap(), IdentifyOutcome::Foreign);
         assert_eq!((directory.all()[1].id.as_str(), &directory.all()[1].address), ("y", &unknown_address()));
-        directory.set_address(1, "http://c:1".parse().unwrap());
+        directory.set_address(1, "c:1".parse().unwrap());
         assert_eq!(directory.identify(1, "y", now).unwrap(), IdentifyOutcome::FirstAnswer);
         assert_eq!(saved_ids(folder.path()).unwrap(), ids);
     }
