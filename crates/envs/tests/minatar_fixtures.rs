@@ -5,18 +5,21 @@ mod check;
 #[path = "../examples/minatar_replay/fixture.rs"]
 mod fixture;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use envs::minatar_replay::Replay;
 use fixture::Fixture;
 use serde_json::{Value, json};
 
-fn path(game: &str, seed: u32) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/minatar_{game}_{seed}.json"))
-}
-
-fn recorded(game: &str, seed: u32) -> Value {
-    serde_json::from_slice(&std::fs::read(path(game, seed)).unwrap()).unwrap()
+/// The files `minatar_<game>_<number>.json`.
+fn files() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let is_recorded = |path: &PathBuf| {
+        let stem = path.file_stem().unwrap().to_str().unwrap();
+        stem.starts_with("minatar_") && stem.ends_with(|last: char| last.is_ascii_digit())
+    };
+    folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).filter(is_recorded).collect()
 }
 
 /// The hashes and totals of a replay.
@@ -32,14 +35,17 @@ fn replayed(fixture: &Value) -> Result<(Vec<String>, check::Totals), String> {
 
 #[test]
 fn every_recorded_game_is_played_alike() {
+    let mut steps = BTreeMap::<String, Vec<usize>>::new();
+    for file in files() {
+        let recorded: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        let (hashes, totals) =
+            replayed(&recorded).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        assert_eq!((hashes.len(), totals.compared), (totals.steps, totals.steps), "{}", file.display());
+        assert!(totals.reward_sum > 0.0 && totals.episodes_ended > 0, "{}: {totals:?}", file.display());
+        steps.entry(recorded["game"].as_str().unwrap().to_owned()).or_default().push(totals.steps);
+    }
     for game in Replay::games() {
-        for seed in 1..=3 {
-            let (hashes, totals) =
-                replayed(&recorded(game, seed)).unwrap_or_else(|error| panic!("{game} {seed}: {error}"));
-            let counts = (hashes.len(), totals.steps, totals.compared);
-            assert_eq!(counts, (10_000, 10_000, 10_000), "{game} {seed}");
-            assert!(totals.reward_sum > 0.0 && totals.episodes_ended > 0, "{game} {seed}: {totals:?}");
-        }
+        assert!(steps[game].iter().filter(|steps| **steps == 10_000).count() >= 3, "{game}: {steps:?}");
     }
 }
 
