@@ -40,6 +40,7 @@ fn row(game: &str, seconds: f64) -> Result<Row> {
         noop_max: 0,
         action_set: ActionSet::Minimal,
         time_limit_frames: 0,
+        difficulty_ramping: true,
         roms: None,
     };
     let mut ours = envs::make(game, &options, 0)?;

@@ -4,6 +4,7 @@
 //! the saved state or that body.
 
 use envs::Environment;
+use serde::de::DeserializeOwned;
 use settings::Settings;
 
 /// Steps that are played after a restore: more than an episode of CartPole has.
@@ -58,17 +59,39 @@ fn made(game: &str) -> Box<dyn Environment> {
 
 /// Whether the saved episode is over: behind format and name come the fields of its state, in order.
 fn has_ended(game: &str, saved: &[u8]) -> bool {
-    type Header = (u32, String);
-    type CartPole = (Header, [f64; 4], u32, bool);
+    type CartPole = ([f64; 4], u32);
     type Cell = (i8, i8);
-    type Breakout = (Header, i8, [Cell; 3], u32, bool, u64, u32, bool);
+    type Breakout = (i8, [Cell; 3], u32, bool);
+    type Asterix = (Cell, [Option<(i8, bool, bool)>; 8], [u8; 4], i8, u8);
+    type Freeway = (i8, u8, i16, [(i8, u8, u8, bool); 8]);
+    type Mover = (i8, i8, bool);
+    type Swimmer = (Mover, u8);
+    type Objects = ([Vec<Mover>; 2], Vec<Swimmer>, Vec<(Swimmer, u8)>, Vec<Swimmer>);
+    type Seaquest = (Mover, i16, i32, bool, Objects, [u8; 6]);
+    type SpaceInvaders = (i8, [u128; 3], bool, [u8; 4]);
     let body = &saved[8..];
     match game {
-        envs::CARTPOLE => postcard::take_from_bytes::<CartPole>(body).is_ok_and(|(state, _)| state.3),
-        "minatar_breakout" => postcard::take_from_bytes::<Breakout>(body).is_ok_and(|(state, _)| state.7),
+        envs::CARTPOLE => ended::<CartPole>(body),
+        "minatar_asterix" => minatar_ended::<Asterix>(body),
+        "minatar_breakout" => minatar_ended::<Breakout>(body),
+        "minatar_freeway" => minatar_ended::<Freeway>(body),
+        "minatar_seaquest" => minatar_ended::<Seaquest>(body),
+        "minatar_space_invaders" => minatar_ended::<SpaceInvaders>(body),
         // Of other environments only the restore is attacked.
         _ => true,
     }
+}
+
+/// The flag behind the rules, the last action and the number of steps.
+fn minatar_ended<Rules: DeserializeOwned>(body: &[u8]) -> bool {
+    ended::<(Rules, u64, u32)>(body)
+}
+
+/// The flag behind `Before`.
+fn ended<Before: DeserializeOwned>(body: &[u8]) -> bool {
+    type Header = (u32, String);
+    let state = postcard::take_from_bytes::<(Header, Before, bool)>(body);
+    state.expect("the types above are those of the states").0.2
 }
 
 /// FNV-1a over 64 bits, then the body: format, name, and what the input says.

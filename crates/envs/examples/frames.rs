@@ -17,6 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         noop_max: 30,
         action_set,
         time_limit_frames: 108_000,
+        difficulty_ramping: true,
         roms: None,
     };
     let mut environment = envs::make(game, &options, 1)?;

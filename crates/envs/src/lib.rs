@@ -23,7 +23,9 @@ pub mod stack;
 
 pub use error::EnvError;
 pub use options::{ActionSet, EnvOptions};
-pub use registry::{CARTPOLE, EnvEntry, canonical, display_name, entries, find, games, gym_setting, make};
+pub use registry::{
+    CARTPOLE, EnvEntry, canonical, display_name, entries, find, games, gym_setting, make, minatar_replay,
+};
 
 /// The type of one element of an observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

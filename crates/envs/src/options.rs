@@ -54,6 +54,8 @@ pub struct EnvOptions {
     /// Frames after which an episode is cut off, not counting those without action at its start; 0 means never. A step is
     /// always played to its end.
     pub time_limit_frames: u32,
+    /// Whether a game becomes more difficult during an episode. Only MinAtar can be played without.
+    pub difficulty_ramping: bool,
     /// The folder with the ROMs, if not [`crate::roms::directory`].
     pub roms: Option<PathBuf>,
 }
@@ -81,6 +83,7 @@ mod tests {
         noop_max: 30,
         action_set: ActionSet::Minimal,
         time_limit_frames: 108_000,
+        difficulty_ramping: true,
         roms: None,
     };
 

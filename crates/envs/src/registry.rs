@@ -5,7 +5,7 @@
 
 mod atari;
 mod cartpole;
-mod minatar_breakout;
+mod minatar;
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -13,6 +13,7 @@ use std::sync::LazyLock;
 use crate::{EnvError, EnvOptions, Environment, Observation};
 
 pub use cartpole::CARTPOLE;
+pub use minatar::replay as minatar_replay;
 
 /// One environment in the registry.
 #[derive(Debug)]
@@ -47,7 +48,8 @@ static ENTRIES: LazyLock<Vec<EnvEntry>> = LazyLock::new(build);
 
 /// The list itself, sorted by name.
 fn build() -> Vec<EnvEntry> {
-    let mut entries = vec![cartpole::entry(), minatar_breakout::entry()];
+    let mut entries = vec![cartpole::entry()];
+    entries.extend(minatar::entries());
     entries.extend(atari::entries());
     entries.sort_by_key(|entry| entry.name);
     entries
@@ -196,6 +198,7 @@ mod tests {
             noop_max: 0,
             action_set: crate::ActionSet::Minimal,
             time_limit_frames: 0,
+            difficulty_ramping: true,
             roms: None,
         };
         for entry in entries().iter().filter(|entry| !entry.needs_rom) {

@@ -12,6 +12,7 @@ fn options() -> EnvOptions {
         noop_max: 30,
         action_set: ActionSet::Minimal,
         time_limit_frames: 108_000,
+        difficulty_ramping: true,
         roms: None,
     }
 }

@@ -12,6 +12,7 @@ fn start(ball: (u64, u64)) -> Box<dyn Environment> {
         noop_max: 0,
         action_set: ActionSet::Full,
         time_limit_frames: 0,
+        difficulty_ramping: true,
         roms: None,
     };
     let made = (0..64).map(|seed| envs::make("MinAtar/Breakout-v1", &options, seed).unwrap());

@@ -102,6 +102,7 @@ fn the_environment_shows_the_same(fixture: &Fixture) {
         noop_max: 0,
         action_set: ActionSet::Minimal,
         time_limit_frames: 0,
+        difficulty_ramping: true,
         roms: None,
     };
     let mut environment = envs::make(&fixture.game, &options, 0).unwrap();

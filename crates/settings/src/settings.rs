@@ -136,6 +136,8 @@ settings! {
         action_set: ActionSet = ActionSet::Minimal;
         /// Frames after which an episode is truncated; the default is 30 minutes of play.
         time_limit_frames: u32 = 108_000;
+        /// Let a game become faster during an episode (MinAtar); other environments have no such choice.
+        difficulty_ramping: bool = true;
         /// Frames stacked into one state.
         frame_stack: usize = 4;
         /// Treat a lost life as a terminal transition (no bootstrap) in training, like EpisodicLifeEnv; the game is not reset, and scores cover whole games (code).
@@ -240,6 +242,7 @@ impl Settings {
             noop_max: self.noop_max,
             action_set: self.action_set,
             time_limit_frames: self.time_limit_frames,
+            difficulty_ramping: self.difficulty_ramping,
             roms: None,
         }
     }
@@ -275,6 +278,17 @@ mod tests {
     #[test]
     fn only_boolean_settings_are_switches() {
         let switches: Vec<_> = SETTINGS.iter().filter(|s| s.is_switch).map(|s| s.key).collect();
-        assert_eq!(switches, ["lockstep", "baselines", "life_loss_ends", "dueling", "double", "stratified"]);
+        assert_eq!(
+            switches,
+            [
+                "lockstep",
+                "baselines",
+                "difficulty_ramping",
+                "life_loss_ends",
+                "dueling",
+                "double",
+                "stratified"
+            ]
+        );
     }
 }

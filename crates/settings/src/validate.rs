@@ -258,6 +258,10 @@ mod tests {
         assert!(cartpole("network", "small").contains("--network mlp"));
         assert!(cartpole("sticky_actions", "0.25").contains("leave it out"));
         assert!(cartpole("time_limit_frames", "500").contains("always 200"));
+        assert!(refused("pong", "difficulty_ramping", "false").contains("always true in pong"));
+        let mut minatar = crate::presets::find("minatar").unwrap().settings();
+        minatar.difficulty_ramping = false;
+        assert_eq!(minatar.validate("minatar_asterix"), Ok(()));
     }
     #[test]
     fn lockstep_needs_a_samples_per_insert_ratio() {

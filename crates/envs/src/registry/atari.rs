@@ -140,7 +140,7 @@ pub(super) fn entries() -> impl Iterator<Item = EnvEntry> {
         frames_per_second: FRAMES_PER_SECOND,
         needs_rom: true,
         saves_state: true,
-        fixed_settings: &[],
+        fixed_settings: &[("difficulty_ramping", "true")],
         make,
     })
 }

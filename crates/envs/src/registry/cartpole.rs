@@ -49,6 +49,7 @@ pub(super) fn entry() -> EnvEntry {
             ("time_limit_frames", "200"),
             ("sticky_actions", "0"),
             ("action_set", "minimal"),
+            ("difficulty_ramping", "true"),
         ],
         make,
     }
