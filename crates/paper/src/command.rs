@@ -132,7 +132,7 @@ fn report_figure(made: Result<Figure>) -> Result<()> {
 mod tests {
     use super::*;
     use crate::experience::{Rule, Tally};
-    use crate::maze::{Curve, Way};
+    use crate::maze::{Runs, Setup};
 
     fn options(out: &std::path::Path) -> Options {
         Options { effort: Effort::Quick, seed: 0, out: out.to_owned() }
@@ -144,14 +144,13 @@ mod tests {
         let out = tempfile::tempdir().unwrap();
         let options = options(out.path());
         let mut tally = Tally::new();
-        let way = Way { rule: Rule::Hard, rate: 1.0, trials: 2, steps_max: 50 };
-        let curve = Curve::learn(way, 1, 0, |mut experience| {
+        let runs = Runs::learn(Setup::main(Rule::Hard), 1, 0, |mut experience| {
             if tally.count == 7 {
                 experience.metrics.evb = 3.0 * experience.bounds.upper + 1.0;
             }
             tally.add(experience);
         });
-        let made = report_figure(fig2::conclude(&options, &[tally], &[curve], 1, Instant::now()));
+        let made = report_figure(fig2::conclude(&options, &[tally], &[runs], Instant::now()));
         let done = conclude(&options, made);
         let error = done.as_ref().unwrap_err().to_string();
         assert!(error.contains("1 of ") && error.contains("violate a bound; the worst is trial "), "{error}");

@@ -1,7 +1,8 @@
-//! One replayed experience: what it was worth, and whether the theorems hold for it.
+//! One replayed experience: what it was worth, and its bounds.
 //!
-//! Every figure from the second on is a collection of these. Each is checked as it comes, all of them; the files keep
-//! an even sample, since no one reads a million rows.
+//! Every figure from the second on is a collection of these. The theorems are true of each by construction, since Q_new
+//! differs from Q in one number; so each is checked as it comes, all of them, as a check of our arithmetic, and a violation
+//! is an error. The files keep an even sample, since no one reads a million rows.
 
 use std::fmt;
 
@@ -61,6 +62,24 @@ pub struct Experience {
     pub metrics: ExperienceValue,
     /// What the theorems say of them.
     pub bounds: Bounds,
+    /// Its place in a table of Q-values; a network's experience has none.
+    pub table: Option<TableStep>,
+}
+
+/// What a tabular experience has and a network's has not: numbered states, and the values of the next one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableStep {
+    /// The name of the setup that it was learned with.
+    pub variant: &'static str,
+    pub episode: u64,
+    pub state: usize,
+    pub next_state: usize,
+    /// Q(s',·) before the update.
+    pub next_q: Vec<f64>,
+    /// Whether the next state is the goal.
+    pub terminated: bool,
+    /// Whether V(s') is left out of the target in that case.
+    pub terminal_mask: bool,
 }
 
 impl Experience {
@@ -81,7 +100,8 @@ impl Experience {
                 experience_value::bounds_soft(q, action, change, temperature),
             ),
         };
-        Self { rule, trial, step, q: q.to_vec(), action, reward, target, rate, metrics, bounds }
+        let q = q.to_vec();
+        Self { rule, trial, step, q, action, reward, target, rate, metrics, bounds, table: None }
     }
 
     /// TD error.
@@ -99,7 +119,7 @@ impl Experience {
         self.rule.value(&self.q)
     }
 
-    /// By how much the theorem that is nearest to it is violated; at most 0 if none is.
+    /// By how much the nearest bound is violated; at most 0 if none is.
     pub fn violation(&self) -> f64 {
         self.bounds.violation(&self.metrics, self.value())
     }
@@ -128,21 +148,28 @@ impl Experience {
     pub fn header(actions: usize) -> Vec<String> {
         let first = ["trial", "step", "temperature", "alpha"].map(str::to_owned);
         let q = (0..actions).map(|action| format!("q_{action}"));
-        let last =
-            ["action", "reward", "target", "td", "change", "evb", "piv", "eiv", "upper", "lower", "value"];
-        first.into_iter().chain(q).chain(last.map(str::to_owned)).collect()
+        let last = ["action", "reward"].into_iter().chain(Self::METRICS).map(str::to_owned);
+        first.into_iter().chain(q).chain(last).collect()
+    }
+
+    /// Names of what [`Experience::metric_cells`] holds.
+    pub const METRICS: [&'static str; 9] =
+        ["target", "td", "change", "evb", "piv", "eiv", "upper", "lower", "value"];
+
+    /// What is computed from Q, the target, α and β, as text, beginning with the target.
+    pub fn metric_cells(&self) -> Vec<String> {
+        let ExperienceValue { evb, piv, eiv } = self.metrics;
+        let Bounds { upper, lower } = self.bounds;
+        cells![self.target, self.td(), self.change(), evb, piv, eiv, upper, lower, self.value()]
     }
 
     /// Itself as text; numbers come back to the last bit.
     pub fn row(&self) -> Vec<String> {
         let mut row = vec![self.trial.to_string(), self.step.to_string()];
-        let ExperienceValue { evb, piv, eiv } = self.metrics;
         row.extend([self.rule.temperature(), self.rate].map(|number| number.to_string()));
         row.extend(self.q.iter().map(f64::to_string));
-        row.push(self.action.to_string());
-        let numbers = [self.reward, self.target, self.td(), self.change()];
-        let rest = [evb, piv, eiv, self.bounds.upper, self.bounds.lower, self.value()];
-        row.extend(numbers.iter().chain(&rest).map(f64::to_string));
+        row.extend(cells![self.action, self.reward]);
+        row.extend(self.metric_cells());
         row
     }
 }
@@ -150,10 +177,14 @@ impl Experience {
 /// Names the transition, for the error that ends a run.
 impl fmt::Display for Experience {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { trial, step, q, action, reward, target, rate, metrics, bounds, rule } = self;
+        let Self { trial, step, q, action, reward, target, rate, metrics, bounds, rule, table } = self;
+        write!(f, "trial {trial}, ")?;
+        if let Some(TableStep { variant, episode, state, next_state, .. }) = table {
+            write!(f, "{variant}, episode {episode}, state {state} to {next_state}, ")?;
+        }
         write!(
             f,
-            "trial {trial}, step {step}: {rule:?}, Q {q:?}, action {action}, reward {reward}, target {target}, \
+            "step {step}: {rule:?}, Q {q:?}, action {action}, reward {reward}, target {target}, \
              alpha {rate}, {metrics:?}, {bounds:?}"
         )
     }
@@ -170,9 +201,9 @@ const ON_BOUND: f64 = 1e-9;
 pub struct Tally {
     /// How many there were.
     pub count: u64,
-    /// How many could have broken a theorem visibly: their bound is more than rounding.
+    /// How many would show an error of arithmetic: their bound is more than rounding.
     pub telling: u64,
-    /// How many broke a theorem.
+    /// How many violate a bound.
     pub violations: u64,
     /// The largest excess of those that are telling, as a share of the bound; negative if none was reached.
     pub largest_excess: f64,
@@ -187,7 +218,7 @@ pub struct Tally {
     /// Every so many of these, one is kept.
     stride: u64,
     kept: Vec<Experience>,
-    /// The one that broke a theorem by most, and by how much.
+    /// The one that violates a bound by most, and by how much.
     worst: Option<(f64, Experience)>,
 }
 
@@ -284,7 +315,7 @@ impl Tally {
         &self.kept
     }
 
-    /// An error that names the transition, if a theorem was violated.
+    /// An error that names the transition, if a bound was violated.
     pub fn check(&self) -> Result<()> {
         match &self.worst {
             Some((_, worst)) => {

@@ -4,7 +4,7 @@
 //! ```text
 //!  options ──► fig1 … fig6 ──► figN.csv, .png, .svg, .json ──► report.html, report.md
 //!                  │
-//!                  └── experience: one replayed transition, its metrics, the theorems checked
+//!                  └── experience: one replayed transition, its metrics and bounds, the arithmetic checked
 //! ```
 //!
 //! The mathematics is the crate `value`'s, the learning is the crate `learner`'s, the grids are the crate `envs`'s: what
@@ -34,16 +34,18 @@ pub mod report;
 
 mod command;
 mod maze;
+mod quantile;
 mod scatter;
 
 pub use command::{execute, exit_code};
 pub use figure::Figure;
 pub use options::{Effort, Options};
 
-/// Computes a folder's files again with Python (`tests/check.py`) and panics if a number differs.
+/// Computes a folder's files again with Python (`tests/check.py`) and panics if a number differs. Gives what it printed.
 #[cfg(test)]
-fn agrees(folder: &std::path::Path) {
+fn agrees(folder: &std::path::Path) -> String {
     let check = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/check.py");
     let ran = std::process::Command::new("python3").arg(check).arg(folder).output().unwrap();
     assert!(ran.status.success(), "{ran:?}");
+    String::from_utf8(ran.stdout).unwrap()
 }

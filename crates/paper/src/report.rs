@@ -69,7 +69,8 @@ const TITLE: &str = "Revisiting Prioritized Experience Replay: A Value Perspecti
 
 /// Below the title.
 const ABOUT: &str = "Every figure of the paper (Li, Lu, Miao, 2021) as Quiver reproduces it: what is claimed, by the paper or by us, beside what was \
-                     measured. A claim holds, fails, or stays open because the experiment is too small to say. Departures from the \
+                     measured. A claim holds, fails, or stays open because the experiment is too small to say. The bounds are true of \
+                     every single update by construction: checking them checks arithmetic. Departures from the \
                      paper's text are listed in crates/paper/README.md.";
 
 #[cfg(test)]

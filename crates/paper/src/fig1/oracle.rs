@@ -94,8 +94,8 @@ impl World {
     }
 
     fn target(&self, cell: usize, action: usize) -> f64 {
-        let Move { next, reward } = self.grid.step(cell, action);
-        target::n_step(&[reward], DISCOUNT, next.map(|next| hard::value(&self.q[next])))
+        let Move { next, reward, terminated } = self.grid.step(cell, action);
+        target::n_step(&[reward], DISCOUNT, (!terminated).then(|| hard::value(&self.q[next])))
     }
 
     fn is_optimal(&self) -> bool {

@@ -67,7 +67,7 @@ fn lower(groups: &[Group]) -> Page {
     (page.columns, page.size) = (3, (1100, 420));
     let kept = find(groups, Part::Appendix, algorithms::SOFT_DQN).tally.kept();
     let bound: (&str, scatter::Number) = ("ρ^min·|TD|", |experience| experience.bounds.lower);
-    page.panels.extend(scatter::panels(kept, "", bound, Colour::Orange, Scale::Log));
+    page.panels.extend(scatter::lower_panels(kept, "", bound, Colour::Orange));
     page
 }
 
