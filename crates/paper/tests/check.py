@@ -58,6 +58,25 @@ def computed(row):
     }
 
 
+def network_target(row, beta):
+    """The target of a row of fig4.csv from the networks' Q(s'): r + discount * V(s')."""
+    q = [Decimal(float(row[name])) for name in ("next_q_0", "next_q_1")]
+    online = [Decimal(float(row[name])) for name in ("next_online_q_0", "next_online_q_1")]
+    if beta != 0:
+        value = soft_value(q, beta)
+    elif row["double"] == "1":
+        value = q[online.index(max(online))]
+    else:
+        value = max(q)
+    failed = row["terminated"] == "1"
+    text = row["preset"] == "paper-cartpole"
+    expected = {"reward": -5.0 if failed and not text else 1.0, "discount": 0.0 if failed and text else 0.99}
+    for column, number in expected.items():
+        if float(row[column]) != number:
+            sys.exit(f"{column} is {row[column]} and should be {number}: {row}")
+    return Decimal(float(row["reward"])) + Decimal(float(row["discount"])) * value
+
+
 def main(folder):
     worst = 0.0
     for name in ("fig2.csv", "fig3.csv", "fig4.csv", "fig5.csv"):
@@ -69,6 +88,8 @@ def main(folder):
         for row in csv.DictReader(path.open()):
             count += 1
             numbers = computed(row)
+            if "next_online_q_0" in row:
+                numbers["target"] = network_target(row, Decimal(float(row["temperature"])))
             scale = max(Decimal(1), abs(numbers["value"]))
             for column, number in numbers.items():
                 off = float(abs(Decimal(float(row[column])) - number) / scale)
