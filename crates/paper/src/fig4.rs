@@ -55,7 +55,7 @@ struct Size {
     final_episodes: u32,
 }
 
-const QUICK: Size = Size { steps: 6_000, rate_steps: 3_000, seeds: 2, examine_every: 10, final_episodes: 20 };
+const QUICK: Size = Size { steps: 6_000, rate_steps: 3_000, seeds: 3, examine_every: 10, final_episodes: 20 };
 const FULL: Size = Size {
     steps: settings::STEPS,
     rate_steps: settings::STEPS,

@@ -72,8 +72,14 @@ pub const PRESETS: &[Preset] = &[
     },
 ];
 
-/// Values that a preset has for one algorithm only, as (preset, algorithm, differences).
-const FOR_ALGORITHM: &[(&str, Algorithm, &[(&str, &str)])] = cartpole::FOR_ALGORITHM;
+/// Values that a preset has for one algorithm only.
+struct ForAlgorithm {
+    preset: &'static str,
+    algorithm: Algorithm,
+    differences: &'static [(&'static str, &'static str)],
+}
+
+const FOR_ALGORITHM: &[ForAlgorithm] = cartpole::FOR_ALGORITHM;
 
 const ATARI: &str = "pong";
 
@@ -183,10 +189,8 @@ impl Preset {
     /// Values that differ for one algorithm, as (algorithm, key, text), because the preset's source has a program for each.
     /// They replace those of [`Preset::settings`] when that algorithm is chosen, unless the user sets them.
     pub fn for_algorithms(&self) -> impl Iterator<Item = (Algorithm, &'static str, &'static str)> {
-        let own = FOR_ALGORITHM.iter().filter(|(preset, ..)| *preset == self.name);
-        own.flat_map(|(_, algorithm, differences)| {
-            differences.iter().map(|(key, text)| (*algorithm, *key, *text))
-        })
+        let own = FOR_ALGORITHM.iter().filter(|own| own.preset == self.name);
+        own.flat_map(|own| own.differences.iter().map(|(key, text)| (own.algorithm, *key, *text)))
     }
 
     /// All settings of the preset.
@@ -218,7 +222,7 @@ mod tests {
 
     #[test]
     fn values_for_an_algorithm_name_a_preset_and_are_valid_with_it() {
-        for (name, algorithm, differences) in FOR_ALGORITHM {
+        for ForAlgorithm { preset: name, algorithm, differences } in FOR_ALGORITHM {
             let preset = find(name).unwrap();
             let mut settings = preset.settings();
             settings.algorithm = *algorithm;

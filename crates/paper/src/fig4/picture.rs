@@ -111,7 +111,7 @@ fn real(groups: &[Group]) -> Page {
         half: line.above.half.map(|half| 100.0 * half),
     };
     for learner in RATE_LEARNERS {
-        let axes = (Axis::log("learning rate"), Axis::linear("above the bound (%)"));
+        let axes = (Axis::log("learning rate"), Axis::linear("above the bound (%)").range(0.0..100.0));
         let panel = Panel::new(learner.title(), axes.0, axes.1);
         page.panels.push(against_rate(panel, groups, learner, &percent));
     }

@@ -3,7 +3,8 @@
 //! The text states eight values. All others are those of the notebooks; docs/paper.md lists every value with its origin, and a
 //! test compares that table with these lists.
 
-use crate::algorithms::{self, Algorithm};
+use super::ForAlgorithm;
+use crate::algorithms;
 
 /// What the two presets share, followed by what each has for itself.
 macro_rules! preset {
@@ -54,7 +55,15 @@ pub(super) const AUTHORS: &[(&str, &str)] = preset![
 ];
 
 /// The notebook of DQN has no random steps, because its first ε is 1, and a larger buffer.
-pub(super) const FOR_ALGORITHM: &[(&str, Algorithm, &[(&str, &str)])] = &[
-    ("paper-cartpole", algorithms::DQN, &[("random_steps", "0")]),
-    ("authors-cartpole", algorithms::DQN, &[("random_steps", "0"), ("capacity", "10000")]),
+pub(super) const FOR_ALGORITHM: &[ForAlgorithm] = &[
+    ForAlgorithm {
+        preset: "paper-cartpole",
+        algorithm: algorithms::DQN,
+        differences: &[("random_steps", "0")],
+    },
+    ForAlgorithm {
+        preset: "authors-cartpole",
+        algorithm: algorithms::DQN,
+        differences: &[("random_steps", "0"), ("capacity", "10000")],
+    },
 ];
