@@ -86,6 +86,9 @@ fn list_presets() -> String {
         for (key, text) in preset.differences {
             out += &format!("    {key} = {text}\n");
         }
+        for (algorithm, key, text) in preset.for_algorithms() {
+            out += &format!("    {key} = {text} with algorithm {algorithm}\n");
+        }
         out.push('\n');
     }
     out

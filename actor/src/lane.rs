@@ -106,7 +106,7 @@ impl Lane {
     }
 
     /// Takes one agent step, given the Q-values of [`Lane::state`]. `value_of` computes the Q-values of the last state
-    /// of a truncated episode, in which no action is taken.
+    /// of an episode that bootstraps from it, in which no action is taken.
     pub fn act(
         &mut self,
         rules: &Rules,
@@ -136,12 +136,10 @@ impl Lane {
         self.saved.steps += 1;
 
         self.saved.stack.push(self.environment.observation());
-        // A truncated episode bootstraps from its last state; one whose return ended has nothing to bootstrap from.
-        if rules.returns.ends(&taken) {
-            self.complete_all(rules, None)?;
-        } else if taken.truncated {
-            let q = value_of(self.saved.stack.as_slice());
-            self.complete_all(rules, Some(&q))?;
+        // The windows that stop here bootstrap from the state after the step, or from nothing.
+        if rules.returns.ends(&taken) || taken.truncated {
+            let last = rules.returns.bootstraps(&taken).then(|| value_of(self.saved.stack.as_slice()));
+            self.complete_all(rules, last.as_deref())?;
         }
         let end = taken.ends_episode().then(|| self.next_episode(taken.truncated)).transpose()?;
         Ok((outcome.frames, end))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agents::{Agent, Behaviour, Returns};
 use settings::Settings;
-use settings::choices::{EvaluationPolicy, InitialPriority};
+use settings::choices::{EpsilonSchedule, EvaluationPolicy, InitialPriority};
 
 /// The settings of a run that a lane needs.
 #[derive(Clone, Debug)]
@@ -23,6 +23,7 @@ pub struct Rules {
     random_steps: u64,
     epsilon: (f64, f64),
     epsilon_decay_steps: u64,
+    epsilon_schedule: EpsilonSchedule,
 }
 
 impl Rules {
@@ -37,6 +38,7 @@ impl Rules {
             random_steps: settings.random_steps.0,
             epsilon: (settings.epsilon, settings.epsilon_final),
             epsilon_decay_steps: settings.epsilon_decay_steps.0,
+            epsilon_schedule: settings.epsilon_schedule,
         }
     }
 
@@ -46,8 +48,19 @@ impl Rules {
             return Behaviour::Random;
         }
         let since = (agent_steps - self.random_steps) as f64;
-        let share = (since / self.epsilon_decay_steps.max(1) as f64).min(1.0);
-        Behaviour::Policy { epsilon: self.epsilon.0 + (self.epsilon.1 - self.epsilon.0) * share }
+        Behaviour::Policy { epsilon: self.epsilon(since / self.epsilon_decay_steps.max(1) as f64) }
+    }
+
+    /// ε after that share of its decay, which is above 1 when the decay is over.
+    fn epsilon(&self, share: f64) -> f64 {
+        let (first, last) = self.epsilon;
+        match self.epsilon_schedule {
+            EpsilonSchedule::Linear => first + (last - first) * share.min(1.0),
+            // Both may be 0, which has no factor.
+            EpsilonSchedule::Geometric if first == last || share >= 1.0 => last,
+            EpsilonSchedule::Geometric => first * (last / first).powf(share),
+            EpsilonSchedule::Exponential => last + (first - last) * (-share).exp(),
+        }
     }
 }
 
@@ -73,6 +86,45 @@ mod tests {
         assert_eq!(rules.behaviour(9), Behaviour::Random);
         for (steps, epsilon) in [(10, 1.0), (60, 0.5), (110, 0.0), (9_999, 0.0)] {
             assert_eq!(rules.behaviour(steps), Behaviour::Policy { epsilon });
+        }
+    }
+
+    /// The expected numbers of the exponential schedule are those that the authors' notebook prints.
+    #[test]
+    fn the_schedules_of_cartpole_are_those_of_the_text_and_of_the_notebook() {
+        let epsilon = |preset: &str, steps| {
+            let flags = vec![("algorithm".to_owned(), "dqn".to_owned())];
+            let layers = settings::Layers { preset: Some(preset), flags, ..settings::Layers::default() };
+            match Rules::new(&layers.resolve(Some("cartpole")).unwrap().settings).behaviour(steps) {
+                Behaviour::Policy { epsilon } => epsilon,
+                other => panic!("{other:?}"),
+            }
+        };
+        let text = [(0, 1.0), (2_500, 0.316_228), (5_000, 0.1), (10_000, 0.01), (49_999, 0.01)];
+        let notebook =
+            [(0, 1.0), (1_000, 0.905_789), (5_000, 0.610_465), (10_000, 0.374_201), (49_000, 0.017_372)];
+        for (preset, expected) in [("paper-cartpole", text), ("authors-cartpole", notebook)] {
+            for (steps, expected) in expected {
+                let is = epsilon(preset, steps);
+                assert!((is - expected).abs() < 5e-7, "{preset}, step {steps}: {is}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_constant_epsilon_has_every_schedule() {
+        for schedule in [EpsilonSchedule::Linear, EpsilonSchedule::Geometric, EpsilonSchedule::Exponential] {
+            for constant in [0.0, 0.1] {
+                let mut settings = Settings::paper();
+                (settings.epsilon, settings.epsilon_final) = (constant, constant);
+                (settings.epsilon_schedule, settings.random_steps.0) = (schedule, 0);
+                for steps in [0, 1, 250_000, 400_000] {
+                    assert_eq!(
+                        Rules::new(&settings).behaviour(steps),
+                        Behaviour::Policy { epsilon: constant }
+                    );
+                }
+            }
         }
     }
 }

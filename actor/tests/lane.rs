@@ -7,9 +7,11 @@ use actor::lane::Lane;
 use envs::{Element, EnvError, Environment, Image, Observation, Spec, StepOutcome};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use replay::{Chunk, InitialPriority, LaneKey, NewItem, Step, Store, StoreOptions, WeightsVersion, testing};
+use replay::{
+    Chunk, InitialPriority, LaneKey, NewItem, Step, Store, StoreOptions, Taken, WeightsVersion, testing,
+};
 use settings::Settings;
-use settings::choices::RewardClip;
+use settings::choices::{RewardClip, TerminationReward};
 
 /// Frame n contains the number n; the script defines the outcome of each step.
 struct Scripted {
@@ -145,10 +147,14 @@ fn expected_priority(settings: &Settings, item: &NewItem, chunks: &[Chunk]) -> f
     let steps = steps(chunks);
     let (first, length) = (item.first as usize, usize::from(item.length));
     let taken: Vec<_> = steps[first..first + length].iter().map(|(_, step)| step.taken.unwrap()).collect();
-    let rewards: Vec<f64> = taken.iter().map(|taken| f64::from(taken.reward)).collect();
+    let reward = |taken: &Taken| match settings.termination_reward.0 {
+        Some(reward) if taken.terminated => reward,
+        _ => f64::from(taken.reward),
+    };
+    let rewards: Vec<f64> = taken.iter().map(reward).collect();
     let logs: Vec<f64> = taken.iter().map(|taken| f64::from(taken.log_probability)).collect();
     let last = taken[length - 1];
-    let ended = last.terminated || last.life_lost;
+    let ended = (last.terminated || last.life_lost) && !settings.bootstrap_terminal;
     let (q, next) = (q_of(&[steps[first].0]), q_of(&[steps[first + length].0]));
     let beta = settings.temperature;
     let bootstrap = (!ended).then(|| value::soft::value(&next, beta));
@@ -166,8 +172,10 @@ fn expected_priority(settings: &Settings, item: &NewItem, chunks: &[Chunk]) -> f
 
 #[test]
 fn initial_priorities_are_those_of_the_networks_own_values() {
-    for n_step in [1, 3] {
-        let settings = settings(n_step);
+    for (n_step, unmasked) in [(1, false), (3, false), (1, true), (3, true)] {
+        let mut settings = settings(n_step);
+        settings.bootstrap_terminal = unmasked;
+        settings.termination_reward = TerminationReward(unmasked.then_some(-5.0));
         let script = [
             CONTINUES, LIFE_LOST, CONTINUES, CONTINUES, CONTINUES, OVER, CONTINUES, CONTINUES, CUT, CONTINUES,
         ];

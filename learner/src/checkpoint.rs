@@ -57,36 +57,47 @@ pub fn save(learner: &Learner, state: &RunState, writer: &mut CheckpointWriter) 
     for (name, bytes) in [WEIGHTS, TARGET, OPTIMIZER].into_iter().zip(learner.save()) {
         writer.file(name, |out| out.write_all(&bytes))?;
     }
-    save_state(state, writer)
+    save_state(state, learner.episodes(), writer)
 }
 
 /// Writes a checkpoint that can only play: published weights and their counters.
 pub fn save_weights(safetensors: &[u8], state: &RunState, writer: &mut CheckpointWriter) -> io::Result<()> {
     writer.file(WEIGHTS, |out| out.write_all(safetensors))?;
-    save_state(state, writer)
+    // Nothing resumes from this checkpoint, so nothing reads its count of episodes.
+    save_state(state, 0, writer)
 }
 
-fn save_state(state: &RunState, writer: &mut CheckpointWriter) -> io::Result<()> {
-    let bytes = postcard::to_stdvec(&(FORMAT, state)).map_err(io::Error::other)?;
+/// The count of training episodes follows the counters of version 0.1, which end here: older files lack it, and an older
+/// Quiver ignores it.
+fn save_state(state: &RunState, episodes: u64, writer: &mut CheckpointWriter) -> io::Result<()> {
+    let bytes = postcard::to_stdvec(&(FORMAT, state, episodes)).map_err(io::Error::other)?;
     writer.file(STATE, |out| out.write_all(&bytes))
 }
 
 /// Restores the learner from a checkpoint and returns the run's counters.
 pub fn restore(learner: &mut Learner, checkpoint: &Checkpoint) -> Result<RunState> {
-    let state = read_state(checkpoint)?;
+    let (state, episodes) = read_counters(checkpoint)?;
     let [weights, target, optimizer] = [WEIGHTS, TARGET, OPTIMIZER].map(|name| checkpoint.read(name));
     learner
-        .restore(state.updates, [&weights?, &target?, &optimizer?])
+        .restore((state.updates, episodes), [&weights?, &target?, &optimizer?])
         .map_err(|error| checkpoint.invalid(error))?;
     Ok(state)
 }
 
 /// The counters of a checkpoint, of a cluster or of lockstep.
 pub fn read_state(checkpoint: &Checkpoint) -> Result<RunState> {
+    read_counters(checkpoint).map(|(state, _)| state)
+}
+
+/// The counters, and the learner's count of training episodes, which is 0 in files of version 0.1.
+fn read_counters(checkpoint: &Checkpoint) -> Result<(RunState, u64)> {
     let bytes = checkpoint.read(STATE)?;
     let format = postcard::take_from_bytes::<String>(&bytes).ok().filter(|(format, _)| format == FORMAT);
     let (_, rest) = format.ok_or_else(|| checkpoint.other_version())?;
-    Ok(postcard::from_bytes(rest).map_err(|error| checkpoint.invalid(error))?)
+    let invalid = |error| checkpoint.invalid(error);
+    let (state, rest) = postcard::take_from_bytes(rest).map_err(invalid)?;
+    let episodes = if rest.is_empty() { 0 } else { postcard::from_bytes(rest).map_err(invalid)? };
+    Ok((state, episodes))
 }
 
 #[cfg(test)]
@@ -101,6 +112,12 @@ mod tests {
         checkpoint::write(folder.path(), "400000", |writer| save_weights(b"", &state, writer)).unwrap();
         let found = Checkpoint::newest(folder.path()).unwrap();
         assert_eq!(read_state(&found).unwrap(), state);
+
+        let older = postcard::to_stdvec(&(FORMAT, &state)).unwrap();
+        checkpoint::write(folder.path(), "400001", |writer| writer.file(STATE, |out| out.write_all(&older)))
+            .unwrap();
+        let older = Checkpoint::newest(folder.path()).unwrap();
+        assert_eq!(read_counters(&older).unwrap(), (state, 0), "version 0.1 counted no episodes");
 
         let former = postcard::to_stdvec(&(400_000u64, 100_000u64, 25_000u64)).unwrap();
         checkpoint::write(folder.path(), "500000", |writer| writer.file(STATE, |out| out.write_all(&former)))

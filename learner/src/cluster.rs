@@ -226,6 +226,7 @@ impl TrainingThread {
             self.process.metrics.episodes.inc();
             self.journal.episode(score, steps, truncated)?;
         }
+        self.trainer.learner.end_episodes(episodes.len() as u64);
         if let Some(score) = self.journal.training_score() {
             self.process.metrics.training_score.set(score);
         }

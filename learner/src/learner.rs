@@ -20,10 +20,28 @@ pub struct Learner {
     target: QNetwork,
     adam: Adam,
     updates: u64,
-    target_period: u64,
+    /// Training episodes that ended.
+    episodes: u64,
+    target_period: TargetPeriod,
     learning_rate: f64,
     learning_rate_decay: f64,
     gradient_clamp: f64,
+}
+
+/// What triggers a copy of the online network to the target network.
+#[derive(Clone, Copy, Debug)]
+enum TargetPeriod {
+    Updates(u64),
+    Episodes(u64),
+}
+
+impl TargetPeriod {
+    fn new(settings: &Settings) -> Self {
+        match settings.target_period_episodes.0 {
+            0 => Self::Updates(settings.target_period_updates.0),
+            period => Self::Episodes(period),
+        }
+    }
 }
 
 /// The result of one update.
@@ -68,7 +86,8 @@ impl Learner {
             target,
             adam,
             updates: 0,
-            target_period: settings.target_period_updates.0,
+            episodes: 0,
+            target_period: TargetPeriod::new(settings),
             learning_rate: settings.learning_rate,
             learning_rate_decay: settings.learning_rate_decay,
             gradient_clamp: settings.gradient_clamp,
@@ -84,8 +103,34 @@ impl Learner {
         &self.online
     }
 
+    /// The older copy that targets bootstrap from.
+    pub fn target(&self) -> &QNetwork {
+        &self.target
+    }
+
     pub fn updates(&self) -> u64 {
         self.updates
+    }
+
+    /// Training episodes that ended, as reported to [`Learner::end_episodes`].
+    pub fn episodes(&self) -> u64 {
+        self.episodes
+    }
+
+    /// Counts training episodes that ended. With a target period in episodes this copies the target network when one is due,
+    /// once however many ended.
+    pub fn end_episodes(&mut self, count: u64) {
+        let before = self.episodes;
+        self.episodes += count;
+        if let TargetPeriod::Episodes(period) = self.target_period
+            && self.episodes / period > before / period
+        {
+            self.copy_target();
+        }
+    }
+
+    fn copy_target(&mut self) {
+        self.target.parameters_mut().copy_from(self.online.parameters());
     }
 
     /// Targets, TD errors, Q-values and loss of the current networks on this batch, without a gradient step.
@@ -126,8 +171,10 @@ impl Learner {
             self.learning_rate * learning_rate_factor,
         );
         self.updates += 1;
-        if self.updates.is_multiple_of(self.target_period) {
-            self.target.parameters_mut().copy_from(self.online.parameters());
+        if let TargetPeriod::Updates(period) = self.target_period
+            && self.updates.is_multiple_of(period)
+        {
+            self.copy_target();
         }
         let metrics = UpdateMetrics {
             loss,
@@ -149,16 +196,16 @@ impl Learner {
         ]
     }
 
-    /// Resumes from what [`Learner::save`] returned after `updates` updates.
+    /// Resumes from what [`Learner::save`] returned after so many updates and training episodes.
     pub fn restore(
         &mut self,
-        updates: u64,
+        (updates, episodes): (u64, u64),
         [weights, target, optimizer]: [&[u8]; 3],
     ) -> Result<(), WeightsError> {
         self.online.load(weights)?;
         self.target.load(target)?;
         self.adam.load_safetensors(optimizer)?;
-        self.updates = updates;
+        (self.updates, self.episodes) = (updates, episodes);
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use replay::testing::{LaneBuilder, NOOP, one_step};
 use replay::{LaneKey, Store, Taken};
 use settings::Settings;
-use settings::choices::RewardClip;
+use settings::choices::{RewardClip, TerminationReward};
 use tch::{Device, Kind, Tensor};
 
 fn settings() -> Settings {
@@ -83,6 +83,38 @@ fn a_batch_holds_the_frames_actions_and_returns_of_its_transitions() {
     }
 }
 
+/// What the actor's first priority assumes of the same transition is in `actor/tests/lane.rs`.
+#[test]
+fn without_a_terminal_mask_a_terminal_transition_bootstraps_from_the_last_observation() {
+    let mut settings = settings();
+    settings.bootstrap_terminal = true;
+    settings.termination_reward = TerminationReward(Some(-5.0));
+    let mut store = Store::new(coordinator::store_options(&settings, &spec()), 0).unwrap();
+    let key = LaneKey { actor: 0, incarnation: 0, lane: 0 };
+    let mut lane = LaneBuilder::packed(key, settings.frame_codec, spec().observation.bytes());
+    let step = Taken { reward: 1.0, ..NOOP };
+    lane.push(&7f32.to_le_bytes(), Some(step));
+    lane.push(&8f32.to_le_bytes(), Some(Taken { terminated: true, ..step }));
+    lane.push(&9f32.to_le_bytes(), None);
+    store.insert(&lane.chunk([one_step(0, 1.0), one_step(1, 1.0)])).unwrap();
+
+    let mut decoder = TransitionDecoder::new(&settings, spec().observation.bytes());
+    for draw in store.sample(0, 32, true, &mut ChaCha8Rng::seed_from_u64(8)).unwrap() {
+        let item = store.item(0, draw.key).unwrap();
+        decoder.add(item.lead(), item.frames(), item.steps()).unwrap();
+    }
+    let learner = learner(&settings);
+    let online = learner.online();
+    let batch = decoder.finish(&online.architecture().input, online.device(), None);
+    let (next, returns) = (numbers(&batch.next_states), numbers(&batch.returns));
+    assert_eq!(numbers(&batch.discounts), [settings.discount; 32]);
+    for row in 0..32 {
+        let expected = if next[2 * row + 1] == 9.0 { ([8.0, 9.0], -5.0) } else { ([7.0, 8.0], 1.0) };
+        assert_eq!(([next[2 * row], next[2 * row + 1]], returns[row]), expected);
+    }
+    assert!(returns.contains(&-5.0) && returns.contains(&1.0));
+}
+
 #[test]
 fn a_frame_that_can_not_be_decoded_leaves_the_batch_unchanged() {
     let mut settings = settings();
@@ -109,6 +141,24 @@ fn the_target_network_is_copied_every_few_updates() {
         let [online, target, _] = learner.save();
         assert_ne!(online, first);
         assert_eq!(target, if update < 5 { first.clone() } else { online });
+    }
+}
+
+#[test]
+fn a_target_period_in_episodes_replaces_that_in_updates() {
+    let mut settings = settings();
+    settings.target_period_episodes.0 = 3;
+    let mut learner = learner(&settings);
+    let batch = batch(&settings, &learner, 16, &mut ChaCha8Rng::seed_from_u64(3));
+    let mut expected = learner.save()[1].clone();
+    for (ended, copies) in [(0, false), (2, false), (1, true), (2, false), (0, false), (5, true), (2, true)] {
+        (0..6).for_each(|_| drop(learner.update(&batch, 0.0).unwrap()));
+        learner.end_episodes(ended);
+        let [online, target, _] = learner.save();
+        if copies {
+            expected = online;
+        }
+        assert_eq!(target, expected, "{} episodes", learner.episodes());
     }
 }
 
@@ -141,7 +191,7 @@ fn a_restored_learner_continues_exactly() {
             let saved = resumed.save();
             let mut other = learner(&settings);
             let [weights, target, optimizer] = saved.each_ref().map(Vec::as_slice);
-            other.restore(resumed.updates(), [weights, target, optimizer]).unwrap();
+            other.restore((resumed.updates(), resumed.episodes()), [weights, target, optimizer]).unwrap();
             resumed = other;
         }
     }

@@ -14,7 +14,9 @@ use crate::agent::Agent;
 pub struct Returns {
     discount: f64,
     clip: RewardClip,
+    termination_reward: Option<f64>,
     life_loss_ends: bool,
+    bootstrap_terminal: bool,
 }
 
 /// A window's return without its bootstrap, and what the bootstrap is multiplied by (0 after an end).
@@ -32,18 +34,29 @@ impl Returns {
         Self {
             discount: settings.discount,
             clip: settings.reward_clip,
+            termination_reward: settings.termination_reward.0,
             life_loss_ends: settings.life_loss_ends,
+            bootstrap_terminal: settings.bootstrap_terminal,
         }
     }
 
-    /// Whether the step is terminal for learning (no bootstrap): the episode terminated, or a life was lost and
-    /// `life_loss_ends` is set.
+    /// Whether a window of steps ends here: the episode terminated, or a life was lost and `life_loss_ends` is set.
     pub fn ends(&self, step: &Taken) -> bool {
         step.terminated || (self.life_loss_ends && step.life_lost)
     }
 
+    /// Whether the value of the state after this step counts if a window stops here.
+    pub fn bootstraps(&self, step: &Taken) -> bool {
+        self.bootstrap_terminal || !self.ends(step)
+    }
+
     /// The reward as the learner sees it.
     pub fn reward(&self, step: &Taken) -> f64 {
+        if let Some(reward) = self.termination_reward
+            && step.terminated
+        {
+            return reward;
+        }
         let reward = f64::from(step.reward);
         match self.clip {
             RewardClip::Sign if reward != 0.0 => reward.signum(),
@@ -53,20 +66,21 @@ impl Returns {
 
     /// Folds a window of consecutive steps.
     pub fn fold(&self, agent: &dyn Agent, steps: impl IntoIterator<Item = Taken>) -> Folded {
-        let (mut sum, mut weight, mut ended) = (0.0, 1.0, false);
+        let (mut sum, mut weight, mut bootstraps) = (0.0, 1.0, true);
         for (index, step) in steps.into_iter().enumerate() {
             sum += weight * self.reward(&step);
             sum += agent.bonus(index, weight, f64::from(step.log_probability));
             weight *= self.discount;
-            ended = self.ends(&step);
+            bootstraps = self.bootstraps(&step);
         }
-        Folded { sum, discount: if ended { 0.0 } else { weight } }
+        Folded { sum, discount: if bootstraps { weight } else { 0.0 } }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use settings::choices::TerminationReward;
 
     fn step(reward: f32, log_probability: f32) -> Taken {
         Taken { reward, log_probability, ..replay::testing::NOOP }
@@ -108,6 +122,33 @@ mod tests {
         assert!(!ended(|step| step.truncated = true, &training));
         assert!(ended(|step| step.life_lost = true, &training));
         assert!(!ended(|step| step.life_lost = true, &whole_games));
+    }
+
+    #[test]
+    fn without_a_terminal_mask_every_end_bootstraps_and_still_ends_a_window() {
+        let agent = crate::agent(&Settings::paper());
+        let unmasked = returns(|settings| settings.bootstrap_terminal = true);
+        for change in [|step: &mut Taken| step.terminated = true, |step: &mut Taken| step.life_lost = true] {
+            let mut last = step(2.0, 0.0);
+            change(&mut last);
+            assert!(unmasked.ends(&last));
+            assert_eq!(unmasked.fold(&*agent, [last]).discount, 0.99);
+            assert_eq!(returns(|_| ()).fold(&*agent, [last]).discount, 0.0);
+        }
+    }
+
+    #[test]
+    fn the_termination_reward_replaces_that_of_a_termination_only_and_is_not_clipped() {
+        let returns = returns(|settings| settings.termination_reward = TerminationReward(Some(-5.0)));
+        let reward = |change: fn(&mut Taken)| {
+            let mut step = step(3.0, 0.0);
+            change(&mut step);
+            returns.reward(&step)
+        };
+        assert_eq!(reward(|step| step.terminated = true), -5.0);
+        assert_eq!(reward(|step| step.truncated = true), 1.0, "clipped by sign as before");
+        assert_eq!(reward(|step| step.life_lost = true), 1.0);
+        assert_eq!(reward(|_| ()), 1.0);
     }
 
     #[test]

@@ -246,9 +246,7 @@ mod tests {
     #[test]
     fn shards_that_swapped_addresses_are_found_in_every_order() {
         let folder = tempfile::tempdir().unwrap();
-        let at = |names: [&'static str; 3]| {
-            ["a:1", "b:1", "c:1"].into_iter().zip(names).collect()
-        };
+        let at = |names: [&'static str; 3]| ["a:1", "b:1", "c:1"].into_iter().zip(names).collect();
         for order in [["x", "y", "z"], ["y", "x", "z"], ["y", "z", "x"], ["z", "x", "y"], ["z", "y", "x"]] {
             let mut directory = ShardDirectory::open(folder.path(), &fixed(3)).unwrap();
             // The first order binds numbers to ids; later ones read them from the run directory.

@@ -87,6 +87,8 @@ impl Lockstep {
         while let Some(metrics) = self.trainer.step(self.progress(), observer)? {
             turn.updates.push(metrics);
         }
+        // The updates of an episode's last step come before the copy that its end may cause.
+        self.trainer.learner.end_episodes(turn.episodes.len() as u64);
         Ok(turn)
     }
 

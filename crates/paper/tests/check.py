@@ -71,6 +71,8 @@ def vector(row, prefix):
 
 def target_of(row, beta):
     """r + γ·V(s'), where a terminal mask leaves V(s') out at the goal; the column itself for a network's row."""
+    if "next_online_q_0" in row:
+        return network_target(row, beta)
     if not row.get("next_state"):
         return exact(row["target"])
     state, action = int(row["state"]), int(row["action"])
@@ -113,6 +115,25 @@ def computed(row):
         "lower": lower,
         "value": value(q, beta),
     }
+
+
+def network_target(row, beta):
+    """The target of a row of fig4.csv from the networks' Q(s'): r + discount * V(s')."""
+    q = [Decimal(float(row[name])) for name in ("next_q_0", "next_q_1")]
+    online = [Decimal(float(row[name])) for name in ("next_online_q_0", "next_online_q_1")]
+    if beta != 0:
+        value = soft_value(q, beta)
+    elif row["double"] == "1":
+        value = q[online.index(max(online))]
+    else:
+        value = max(q)
+    failed = row["terminated"] == "1"
+    text = row["preset"] == "paper-cartpole"
+    expected = {"reward": -5.0 if failed and not text else 1.0, "discount": 0.0 if failed and text else 0.99}
+    for column, number in expected.items():
+        if float(row[column]) != number:
+            sys.exit(f"{column} is {row[column]} and should be {number}: {row}")
+    return Decimal(float(row["reward"])) + Decimal(float(row["discount"])) * value
 
 
 def rows(folder, name):

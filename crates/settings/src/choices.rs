@@ -40,6 +40,15 @@ choices! {
         /// Takes the action of largest value.
         Greedy = "greedy",
     }
+    /// How ε falls from its first to its final value.
+    EpsilonSchedule "epsilon schedule" {
+        /// By the same amount each step; at the final value after `epsilon_decay_steps`.
+        Linear = "linear",
+        /// By the same factor each step; at the final value after `epsilon_decay_steps`.
+        Geometric = "geometric",
+        /// final + (first − final)·exp(−t / `epsilon_decay_steps`), as the authors' CartPole code does.
+        Exponential = "exponential",
+    }
     /// The priority of a new transition.
     InitialPriority "initial priority" {
         /// Computed from the network that acted.
@@ -95,17 +104,36 @@ pub struct SamplesPerInsert(pub Option<f64>);
 
 impl Text for SamplesPerInsert {
     fn read(text: &str) -> Result<Self, String> {
-        match text.trim() {
-            "none" => Ok(Self(None)),
-            number => match number.parse() {
-                Ok(ratio) => Ok(Self(Some(ratio))),
-                Err(_) => Err(format!("expected a number or none, got '{number}'")),
-            },
-        }
+        optional_number(text).map(Self)
     }
     fn show(&self) -> String {
-        self.0.map_or("none".into(), |ratio| ratio.to_string())
+        show_optional(self.0)
     }
+}
+
+/// A reward in place of the environment's, or `none`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TerminationReward(pub Option<f64>);
+
+impl Text for TerminationReward {
+    fn read(text: &str) -> Result<Self, String> {
+        optional_number(text).map(Self)
+    }
+    fn show(&self) -> String {
+        show_optional(self.0)
+    }
+}
+
+fn optional_number(text: &str) -> Result<Option<f64>, String> {
+    match text.trim() {
+        "none" => Ok(None),
+        number => number.parse().map(Some).map_err(|_| format!("expected a number or none, got '{number}'")),
+    }
+}
+
+fn show_optional(number: Option<f64>) -> String {
+    number.map_or("none".into(), |number| number.to_string())
 }
 
 /// Numbers of shards, separated by commas, or `none`.

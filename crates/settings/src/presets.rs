@@ -1,7 +1,10 @@
 //! Presets: named settings. Each lists its differences from the paper's appendix.
 
 use crate::Settings;
+use crate::algorithms::Algorithm;
 use crate::nearest::hint;
+
+mod cartpole;
 
 /// A named set of settings.
 #[derive(Debug)]
@@ -50,12 +53,33 @@ pub const PRESETS: &[Preset] = &[
         differences: CARTPOLE,
     },
     Preset {
+        name: "paper-cartpole",
+        about: "CartPole as the paper's text describes it, 50,000 steps; unstated settings from the authors' notebooks",
+        example_game: "cartpole",
+        differences: cartpole::PAPER,
+    },
+    Preset {
+        name: "authors-cartpole",
+        about: "CartPole as in the authors' notebooks: -5 on failure, no terminal mask, learning rate 5e-4",
+        example_game: "cartpole",
+        differences: cartpole::AUTHORS,
+    },
+    Preset {
         name: "minatar",
         about: "MinAtar on two CPU cores: one frame of 10x10, a small network, sticky actions of 0.1",
         example_game: "minatar_breakout",
         differences: MINATAR,
     },
 ];
+
+/// Values that a preset has for one algorithm only.
+struct ForAlgorithm {
+    preset: &'static str,
+    algorithm: Algorithm,
+    differences: &'static [(&'static str, &'static str)],
+}
+
+const FOR_ALGORITHM: &[ForAlgorithm] = cartpole::FOR_ALGORITHM;
 
 const ATARI: &str = "pong";
 
@@ -162,6 +186,13 @@ impl Preset {
         matches!((suite(self.example_game), suite(game)), (Ok(own), Ok(other)) if own == other)
     }
 
+    /// Values that differ for one algorithm, as (algorithm, key, text), because the preset's source has a program for each.
+    /// They replace those of [`Preset::settings`] when that algorithm is chosen, unless the user sets them.
+    pub fn for_algorithms(&self) -> impl Iterator<Item = (Algorithm, &'static str, &'static str)> {
+        let own = FOR_ALGORITHM.iter().filter(|own| own.preset == self.name);
+        own.flat_map(|own| own.differences.iter().map(|(key, text)| (own.algorithm, *key, *text)))
+    }
+
     /// All settings of the preset.
     ///
     /// # Panics
@@ -186,6 +217,20 @@ mod tests {
     fn every_preset_is_readable_and_valid() {
         for preset in PRESETS {
             assert_eq!(preset.settings().validate(preset.example_game), Ok(()), "{}", preset.name);
+        }
+    }
+
+    #[test]
+    fn values_for_an_algorithm_name_a_preset_and_are_valid_with_it() {
+        for ForAlgorithm { preset: name, algorithm, differences } in FOR_ALGORITHM {
+            let preset = find(name).unwrap();
+            let mut settings = preset.settings();
+            settings.algorithm = *algorithm;
+            for (key, text) in *differences {
+                assert_ne!(settings.get(key).as_deref(), Some(*text), "{name}: {key} is the preset's own");
+                settings.set(key, text).unwrap().unwrap();
+            }
+            assert_eq!(settings.validate(preset.example_game), Ok(()), "{name}");
         }
     }
 

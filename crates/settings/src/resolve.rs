@@ -69,6 +69,11 @@ impl Layers<'_> {
             apply(&mut settings, key, text).map_err(|error| ConfigError(format!("{source}: {error}")))?;
             given.insert(key.as_str());
         }
+        for (algorithm, key, text) in preset.for_algorithms() {
+            if algorithm == settings.algorithm && !given.contains(key) {
+                apply(&mut settings, key, text).map_err(ConfigError)?;
+            }
+        }
         if let Some(epsilon) = settings.algorithm.epsilon {
             explore(&mut settings, epsilon, &given);
         }
@@ -245,6 +250,35 @@ mod tests {
         let error =
             Layers { file: Some(file.path()), ..Layers::default() }.resolve(Some("pong")).unwrap_err();
         assert!(error.0.contains("did you mean 'temperature'"), "{error}");
+    }
+
+    #[test]
+    fn a_preset_may_have_its_own_values_for_an_algorithm_and_the_user_wins() {
+        let resolved = |more: &[(&str, &str)]| {
+            let layers = Layers { preset: Some("authors-cartpole"), flags: flags(more), ..Layers::default() };
+            layers.resolve(Some("cartpole")).unwrap()
+        };
+        let numbers = |more| {
+            let settings = resolved(more).settings;
+            (settings.capacity.0, settings.random_steps.0, settings.epsilon)
+        };
+        assert_eq!(numbers(&[]), (1_000, 1_000, 0.0));
+        let dqn = [("algorithm", "dqn"), ("capacity", "2000")];
+        assert_eq!(numbers(&dqn[..1]), (10_000, 0, 1.0));
+        assert_eq!(numbers(&dqn), (2_000, 0, 1.0));
+        let written = file(&resolved(&dqn[..1]).to_toml(false));
+        assert_eq!(Resolved::from_file(written.path()), Ok(resolved(&dqn[..1])));
+    }
+
+    #[test]
+    fn settings_that_an_older_run_lacks_have_their_former_meaning() {
+        let resolved = Layers::default().resolve(Some("cartpole")).unwrap();
+        let new = ["epsilon_schedule", "termination_reward", "bootstrap_terminal", "target_period_episodes"];
+        let text = resolved.to_toml(false);
+        let is_new = |line: &&str| new.iter().any(|key| line.starts_with(&format!("{key} = ")));
+        assert_eq!(text.lines().filter(is_new).count(), new.len(), "a run records each setting");
+        let old: Vec<&str> = text.lines().filter(|line| !is_new(line)).collect();
+        assert_eq!(Resolved::from_run(file(&old.join("\n")).path()), Ok(resolved));
     }
 
     #[test]

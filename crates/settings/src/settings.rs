@@ -10,11 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::algorithms::{self, Algorithm};
 use crate::choices::{
-    Device, EvaluationPolicy, InitialPriority, Loss, RewardClip, SamplesPerInsert, ShardNumbers,
+    Device, EpsilonSchedule, EvaluationPolicy, InitialPriority, Loss, RewardClip, SamplesPerInsert,
+    ShardNumbers, TerminationReward,
 };
 use crate::networks::{self, Network};
 use crate::text::Text;
-use crate::units::{AgentSteps, Bytes, Frames, Items, Updates};
+use crate::units::{AgentSteps, Bytes, Episodes, Frames, Items, Updates};
 use envs::ActionSet;
 use replay::codec::Codec;
 use value::{Rho, Strategy};
@@ -144,6 +145,8 @@ settings! {
         life_loss_ends: bool = true;
         /// Reward clipping for learning: sign (code) or none (unchanged).
         reward_clip: RewardClip = RewardClip::Sign;
+        /// Reward that the learner sees, unclipped, in place of the environment's when an episode terminates, or none; scores stay unchanged.
+        termination_reward: TerminationReward = TerminationReward(None);
     }
     "Network" {
         /// The layers below the head:
@@ -176,12 +179,16 @@ settings! {
         n_step: u32 = 1;
         /// Double Q-learning: choose the next policy with the online network and evaluate it with the target network.
         double: bool = false;
+        /// Bootstrap also after a terminal transition, from the episode's last observation (no terminal mask).
+        bootstrap_terminal: bool = false;
         /// Loss function: huber (code) or squared.
         loss: Loss = Loss::Huber;
         /// Each element of the gradient is clamped to ± this (code); 0 disables clamping.
         gradient_clamp: f64 = 1.0;
         /// Updates between copies of the online network to the target network (code: 10,000 agent steps).
         target_period_updates: Updates = Updates(2_500);
+        /// Training episodes between copies to the target network; above 0 it replaces target_period_updates. In a cluster the learner counts the episodes that actors report.
+        target_period_episodes: Episodes = Episodes(0);
         /// Updates between publications of the weights to the actors (in lockstep the actor always uses the newest).
         publish_every_updates: Updates = Updates(25);
         /// Batches to sample and decode ahead of the update (ignored in lockstep).
@@ -196,6 +203,8 @@ settings! {
         epsilon_final: f64 = 0.0;
         /// Agent steps over which ε decays from its first to its final value.
         epsilon_decay_steps: AgentSteps = AgentSteps(250_000);
+        /// Decay of ε: linear, geometric (by the same factor each step) or exponential (its distance from the final ε shrinks by the factor e over each epsilon_decay_steps, so it never reaches it).
+        epsilon_schedule: EpsilonSchedule = EpsilonSchedule::Linear;
     }
     "Replay" {
         /// Priority of a transition in the replay:
@@ -278,17 +287,16 @@ mod tests {
     #[test]
     fn only_boolean_settings_are_switches() {
         let switches: Vec<_> = SETTINGS.iter().filter(|s| s.is_switch).map(|s| s.key).collect();
-        assert_eq!(
-            switches,
-            [
-                "lockstep",
-                "baselines",
-                "difficulty_ramping",
-                "life_loss_ends",
-                "dueling",
-                "double",
-                "stratified"
-            ]
-        );
+        let expected = [
+            "lockstep",
+            "baselines",
+            "difficulty_ramping",
+            "life_loss_ends",
+            "dueling",
+            "double",
+            "bootstrap_terminal",
+            "stratified",
+        ];
+        assert_eq!(switches, expected);
     }
 }

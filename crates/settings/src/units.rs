@@ -39,6 +39,8 @@ counts! {
     AgentSteps,
     /// Gradient steps of the learner.
     Updates,
+    /// Training episodes.
+    Episodes,
     /// Transitions in the replay.
     Items,
 }

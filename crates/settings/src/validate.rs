@@ -4,6 +4,7 @@ use value::Listed;
 
 use crate::Settings;
 use crate::algorithms;
+use crate::choices::EpsilonSchedule;
 use crate::networks::{self, NetworkInput};
 use crate::text::Text;
 
@@ -58,6 +59,12 @@ impl Settings {
                 format!("{key} must be a number of at least 0, got {number}")
             })?;
         }
+        if let Some(reward) = self.termination_reward.0 {
+            require(reward.is_finite(), || {
+                format!("termination_reward must be a finite number or none, got {reward}")
+            })?;
+        }
+        self.check_epsilon()?;
         require(self.sticky_actions < 1.0, || {
             "sticky_actions must be below 1: at 1 the agent's actions are never executed".into()
         })?;
@@ -90,6 +97,18 @@ impl Settings {
             require(count <= most, || format!("{key} must be at most {most}, got {count}"))?;
         }
         require(self.noop_max <= 10_000, || format!("noop_max must be at most 10000, got {}", self.noop_max))
+    }
+
+    /// A factor leads from one ε to another only if both are above 0; two equal ones need none.
+    fn check_epsilon(&self) -> Result<(), String> {
+        let (first, last) = (self.epsilon, self.epsilon_final);
+        let is_geometric = self.epsilon_schedule == EpsilonSchedule::Geometric;
+        require(!is_geometric || first == last || first.min(last) > 0.0, || {
+            format!(
+                "epsilon_schedule geometric can't lead from {first} to {last}, because no factor does: raise epsilon or \
+                 epsilon_final above 0, or use --epsilon-schedule linear"
+            )
+        })
     }
 
     fn check_replay(&self) -> Result<(), String> {
@@ -236,6 +255,8 @@ mod tests {
             ("sticky_actions", "1"),
             ("samples_per_insert", "0"),
             ("learning_rate", "NaN"),
+            ("termination_reward", "NaN"),
+            ("termination_reward", "-inf"),
         ] {
             assert!(refused("pong", key, text).contains(key), "{key} = {text}");
         }
@@ -263,6 +284,21 @@ mod tests {
         minatar.difficulty_ramping = false;
         assert_eq!(minatar.validate("minatar_asterix"), Ok(()));
     }
+
+    #[test]
+    fn a_geometric_epsilon_neither_starts_nor_ends_at_zero() {
+        let mut settings = Settings::paper();
+        settings.epsilon_schedule = EpsilonSchedule::Geometric;
+        let mut check = |first, last| {
+            (settings.epsilon, settings.epsilon_final) = (first, last);
+            settings.validate("pong")
+        };
+        assert_eq!([check(1.0, 0.01), check(0.0, 0.0), check(0.1, 0.1)], [Ok(()), Ok(()), Ok(())]);
+        for (first, last) in [(1.0, 0.0), (0.0, 0.1)] {
+            assert!(check(first, last).unwrap_err().contains("--epsilon-schedule linear"));
+        }
+    }
+
     #[test]
     fn lockstep_needs_a_samples_per_insert_ratio() {
         let mut settings = Settings::paper();

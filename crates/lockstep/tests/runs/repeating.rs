@@ -73,6 +73,34 @@ fn a_stopped_run_prints_the_resume_command_and_ends_the_same() {
     assert_eq!(final_weights(&stopped), expected);
 }
 
+/// The settings of the notebooks keep a count of episodes and bootstrap from last observations.
+#[test]
+fn a_killed_run_with_the_notebooks_settings_ends_with_the_same_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    let (straight, killed) = (folder.path().join("straight"), folder.path().join("killed"));
+    let mut settings = with(("strategy", "per"));
+    settings.extend([
+        ("termination_reward", "-5"),
+        ("bootstrap_terminal", "true"),
+        ("target_period_episodes", "7"),
+        ("epsilon", "1"),
+        ("epsilon_final", "0.01"),
+        ("epsilon_schedule", "exponential"),
+    ]);
+    let expected = train(&straight, &settings);
+    let mut child = command(&order(&killed, "cartpole", &settings, false)).spawn().unwrap();
+    wait_for_checkpoint(&killed, 2_500, &mut child);
+    child.kill().unwrap(); // SIGKILL
+    child.wait().unwrap();
+    succeed(&order(&killed, "cartpole", &settings, true));
+    assert_eq!(final_weights(&killed), expected);
+    for (key, other) in [("target_period_episodes", "8"), ("termination_reward", "-4")] {
+        let path = folder.path().join(key);
+        settings.iter_mut().filter(|(own, _)| *own == key).for_each(|(_, value)| *value = other);
+        assert_ne!(train(&path, &settings), expected, "{key}");
+    }
+}
+
 fn signal(child: &std::process::Child, name: &str) {
     let script = format!("kill -{name} {}", child.id());
     assert!(std::process::Command::new("bash").args(["-c", &script]).status().unwrap().success());

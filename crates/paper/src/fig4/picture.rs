@@ -2,94 +2,99 @@
 
 use anyhow::Result;
 use plot::{Axis, Colour, Layer, Page, Panel};
-use settings::algorithms::{self, Algorithm};
 use settings::choices::EvaluationPolicy;
 
 use super::groups::Group;
-use super::real::{Line, NAMES};
-use super::runs::Part;
-use super::{ALGORITHMS, by_rate, find};
+use super::interval::Interval;
+use super::real::{LineOverSeeds, NAMES};
+use super::runs::{Part, Played};
+use super::settings::{DQN, FigureLearner, SOFT_DQN, Source};
+use super::{RATE_LEARNERS, SOLVED, by_rate, find};
 use crate::figure::Figure;
 use crate::options::Options;
 use crate::scatter::{self, Scale};
 
-/// The share of DQN's transitions that its panels reach to; the rest would press them into a corner.
-const SHOWN_SHARE: f64 = 0.99;
-
 /// Draws all and adds them to the figure.
 pub fn draw(figure: &mut Figure, options: &Options, groups: &[Group]) -> Result<()> {
-    figure.picture(
-        options,
-        "fig4",
-        "The metrics against their upper bound, |TD| for DQN (99% of the transitions) and ρ^max·|TD| for soft DQN (logarithmic); \
-         no point lies above the line.",
-        &upper(groups),
-    )?;
+    for (stem, source) in [("fig4", Source::Paper), ("fig4_authors", Source::Authors)] {
+        let caption = format!(
+            "{}: the metrics against their upper bound, |TD| for DQN and ρ^max·|TD| for soft DQN; no point lies above the line. \
+             A metric of 0 has no place on a logarithmic axis; the headings count these.",
+            source.preset()
+        );
+        figure.picture(options, stem, &caption, &upper(groups, source))?;
+    }
     figure.picture(
         options,
         "fig4_lower",
-        "Soft DQN's metrics against the lower bound ρ^min·|TD|: |EVB| and |EIV| never below the line, |PIV| often.",
+        "Soft DQN's metrics against the lower bound ρ^min·|TD|: |EVB| and |EIV| never below the line. No theorem bounds |PIV| \
+         from below.",
         &lower(groups),
     )?;
     figure.picture(
         options,
         "fig4_curves",
-        "Score by steps, appendix's settings above, ours below; the dashed line is 195, where CartPole counts as solved.",
+        "Score by steps, mean and 95% t-interval over seeds: the newest ten games of training, and evaluations of the same \
+         weights by both policies. The dashed line is 195, where CartPole counts as solved.",
         &curves(groups),
     )?;
     figure.picture(
         options,
         "fig4_real",
         "Beyond the paper: how often the metrics of a real gradient step lie above the upper bound, and how far 95% of them \
-         reach in units of it, by learning rate. What is 0 has no point.",
+         reach in units of it, by learning rate; mean and 95% t-interval over seeds. A value of 0 has no point.",
         &real(groups),
     )
 }
 
-fn upper(groups: &[Group]) -> Page {
+fn upper(groups: &[Group], source: Source) -> Page {
     let mut page = Page::new(
-        "DQN and soft DQN on CartPole",
-        "what an experience is worth, against the bound; the target stands in for the new Q",
+        format!("DQN and soft DQN on CartPole, {}", source.preset()),
+        "the value of an experience against its bound; the target stands in for the new Q",
     );
     (page.columns, page.size) = (3, (1100, 760));
-    let looks =
-        [("|TD|", Colour::Blue, Scale::Linear(SHOWN_SHARE)), ("ρ^max·|TD|", Colour::Orange, Scale::Log)];
-    for (algorithm, (bound, colour, scale)) in ALGORITHMS.into_iter().zip(looks) {
-        let kept = find(groups, Part::Appendix, algorithm).tally.kept();
+    let looks = [(DQN, "|TD|", Colour::Blue), (SOFT_DQN, "ρ^max·|TD|", Colour::Orange)];
+    for (learner, bound, colour) in looks {
+        let kept = find(groups, Part::Preset(source), learner).tally.kept();
         let bound: (&str, scatter::Number) = (bound, |experience| experience.bounds.upper);
-        page.panels.extend(scatter::panels(kept, algorithm.title, bound, colour, scale));
+        page.panels.extend(scatter::panels(kept, &learner.title(), bound, colour, Scale::Log));
     }
     page
 }
 
 fn lower(groups: &[Group]) -> Page {
-    let mut page = Page::new("Soft DQN on CartPole", "what an experience is worth, against the lower bound");
-    (page.columns, page.size) = (3, (1100, 420));
-    let kept = find(groups, Part::Appendix, algorithms::SOFT_DQN).tally.kept();
-    let bound: (&str, scatter::Number) = ("ρ^min·|TD|", |experience| experience.bounds.lower);
-    page.panels.extend(scatter::lower_panels(kept, "", bound, Colour::Orange));
+    let mut page = Page::new("Soft DQN on CartPole", "the value of an experience against the lower bound");
+    (page.columns, page.size) = (3, (1100, 760));
+    for source in Source::ALL {
+        let kept = find(groups, Part::Preset(source), SOFT_DQN).tally.kept();
+        let bound: (&str, scatter::Number) = ("ρ^min·|TD|", |experience| experience.bounds.lower);
+        page.panels.extend(scatter::lower_panels(kept, source.preset(), bound, Colour::Orange));
+    }
     page
 }
 
 fn curves(groups: &[Group]) -> Page {
-    let mut page =
-        Page::new("CartPole by both policies", "mean and standard error over seeds (over games if one)");
-    (page.columns, page.size) = (2, (1000, 720));
-    for (part, settings) in [(Part::Appendix, "appendix's settings"), (Part::Ours, "our settings")] {
-        for algorithm in ALGORITHMS {
-            let group = find(groups, part, algorithm);
+    let mut page = Page::new("CartPole by preset and learner", "mean and 95% t-interval over seeds");
+    (page.columns, page.size) = (3, (1200, 760));
+    let looks = [
+        (Played::Training, "training, newest 10 games", Colour::Green),
+        (Played::Evaluation(EvaluationPolicy::Stochastic), "stochastic policy", Colour::Orange),
+        (Played::Evaluation(EvaluationPolicy::Greedy), "greedy policy", Colour::Blue),
+    ];
+    for source in Source::ALL {
+        for learner in FigureLearner::ALL {
+            let group = find(groups, Part::Preset(source), learner);
             let axes = (Axis::linear("steps (thousands)"), Axis::linear("score").range(0.0..210.0));
-            let mut panel = Panel::new(format!("{}, {settings}", algorithm.title), axes.0, axes.1);
-            let policies = [EvaluationPolicy::Stochastic, EvaluationPolicy::Greedy];
-            for (policy, colour) in policies.into_iter().zip([Colour::Orange, Colour::Blue]) {
-                let points = group.curve(policy);
-                let points = points.iter().map(|point| (point.frames as f64 / 1e3, point.mean, point.stderr));
-                panel = panel.with(Layer::curve(policy.to_string(), colour, points.collect()));
+            let mut panel = Panel::new(format!("{}, {}", learner.title(), source.preset()), axes.0, axes.1);
+            for (played, name, colour) in looks {
+                let points = group.curve(played).into_iter().map(|point| {
+                    (point.frames as f64 / 1e3, point.score.mean, point.score.half.unwrap_or_default())
+                });
+                panel = panel.with(Layer::curve(name, colour, points.collect()));
             }
-            let last =
-                group.curve(EvaluationPolicy::Greedy).last().map_or(1.0, |point| point.frames as f64 / 1e3);
-            let solved = vec![(0.0, super::SOLVED), (last, super::SOLVED)];
-            page.panels.push(panel.with(Layer::dashed("195", Colour::Grey, solved)));
+            let end = group.last(Played::Training).frames as f64 / 1e3;
+            let line = vec![(0.0, SOLVED), (end.max(1.0), SOLVED)];
+            page.panels.push(panel.with(Layer::dashed("195", Colour::Grey, line)));
         }
     }
     page
@@ -97,38 +102,42 @@ fn curves(groups: &[Group]) -> Page {
 
 fn real(groups: &[Group]) -> Page {
     let mut page = Page::new(
-        "What a real gradient step does",
+        "The effect of a real gradient step",
         "metrics of Q(θ) before and after the step, against the bounds for the target as the new Q",
     );
     (page.columns, page.size) = (2, (1000, 720));
-    let share = |line: &Line| 100.0 * line.above;
-    for algorithm in ALGORITHMS {
-        let axes = (Axis::log("learning rate"), Axis::linear("above the bound (%)"));
-        let panel = Panel::new(algorithm.title, axes.0, axes.1);
-        page.panels.push(against_rate(panel, groups, algorithm, &share));
+    let percent = |line: &LineOverSeeds| Interval {
+        mean: 100.0 * line.above.mean,
+        half: line.above.half.map(|half| 100.0 * half),
+    };
+    for learner in RATE_LEARNERS {
+        let axes = (Axis::log("learning rate"), Axis::linear("above the bound (%)").range(0.0..100.0));
+        let panel = Panel::new(learner.title(), axes.0, axes.1);
+        page.panels.push(against_rate(panel, groups, learner, &percent));
     }
-    for algorithm in ALGORITHMS {
+    for learner in RATE_LEARNERS {
         let axes = (Axis::log("learning rate"), Axis::log("95th percentile of |metric|/bound"));
-        let panel = Panel::new(algorithm.title, axes.0, axes.1);
-        page.panels.push(against_rate(panel, groups, algorithm, &|line| line.p95));
+        let panel = Panel::new(learner.title(), axes.0, axes.1);
+        page.panels.push(against_rate(panel, groups, learner, &|line| line.p95));
     }
     page
 }
 
-/// A number of each metric against the learning rate. What is 0 has no place on a logarithmic axis and little on another.
+/// A number of each metric against the learning rate. A value of 0 has no place on a logarithmic axis.
 fn against_rate(
     mut panel: Panel,
     groups: &[Group],
-    algorithm: Algorithm,
-    number: &dyn Fn(&Line) -> f64,
+    learner: FigureLearner,
+    number: &dyn Fn(&LineOverSeeds) -> Interval,
 ) -> Panel {
-    let of: Vec<&Group> = by_rate(groups).into_iter().filter(|group| group.algorithm == algorithm).collect();
+    let of: Vec<&Group> = by_rate(groups).into_iter().filter(|group| group.learner == learner).collect();
     for (metric, colour) in NAMES.into_iter().zip([Colour::Blue, Colour::Orange, Colour::Green]) {
         let point = |group: &&Group| {
-            let line = group.real.lines().into_iter().find(|line| line.metric == metric)?;
-            Some((group.learning_rate, number(&line), 0.0))
+            let line = group.real().into_iter().find(|line| line.metric == metric)?;
+            let Interval { mean, half } = number(&line);
+            (mean > 0.0).then_some((group.learning_rate, mean, half.unwrap_or_default()))
         };
-        let points: Vec<_> = of.iter().filter_map(point).filter(|(_, height, _)| *height > 0.0).collect();
+        let points: Vec<_> = of.iter().filter_map(point).collect();
         if !points.is_empty() {
             let layer = Layer::curve(format!("|{}|", metric.to_uppercase()), colour, points);
             // |EIV| lies so near to |EVB| that one would hide the other.

@@ -8,6 +8,7 @@
 use value::experience_value::{self, ExperienceValue};
 use value::{hard, soft};
 
+use super::interval::Interval;
 use crate::experience::{Experience, Rule};
 
 /// Names of the metrics in the order in which they are kept.
@@ -75,18 +76,40 @@ impl Real {
         }
     }
 
-    /// Takes over what another has seen.
-    pub fn merge(&mut self, other: Real) {
-        for (kept, mut more) in self.kept.iter_mut().zip(other.kept) {
-            kept.above += more.above;
-            kept.below += more.below;
-            kept.ratios.append(&mut more.ratios);
-        }
-    }
-
     /// What came out, metric by metric; nothing if nothing was seen.
     pub fn lines(&self) -> Vec<Line> {
         NAMES.into_iter().zip(&self.kept).filter_map(|(metric, kept)| kept.line(metric)).collect()
+    }
+}
+
+/// One metric over several runs that differ in their seed: means over seeds with their intervals.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LineOverSeeds {
+    pub metric: &'static str,
+    /// Transitions of all runs together.
+    pub transitions: usize,
+    pub above: Interval,
+    pub below: Interval,
+    pub median: Interval,
+    pub p95: Interval,
+}
+
+impl LineOverSeeds {
+    /// Metric by metric. A run has one line for each metric.
+    pub fn collect(runs: &[Vec<Line>]) -> Vec<Self> {
+        let of_metric = |metric: &'static str| {
+            let lines = || runs.iter().flatten().filter(move |line| line.metric == metric);
+            let over = |number: fn(&Line) -> f64| Interval::over(&lines().map(number).collect::<Vec<_>>());
+            lines().next().map(|_| Self {
+                metric,
+                transitions: lines().map(|line| line.transitions).sum(),
+                above: over(|line| line.above),
+                below: over(|line| line.below),
+                median: over(|line| line.median),
+                p95: over(|line| line.p95),
+            })
+        };
+        NAMES.into_iter().filter_map(of_metric).collect()
     }
 }
 
@@ -132,16 +155,32 @@ mod tests {
         let mut real = Real::default();
         real.add(&experience(), &[1.0, 0.0]); // as the theorems have it
         real.add(&experience(), &[10.0, 10.0]); // far too far, and the other action along
-        let mut other = Real::default();
-        other.add(&experience(), &[0.01, 0.0]); // a small part of the way
-        other.add(&experience(), &[0.0, 0.0]); // not at all
-        real.merge(other);
+        real.add(&experience(), &[0.01, 0.0]); // a small part of the way
+        real.add(&experience(), &[0.0, 0.0]); // not at all
         let [evb, piv, eiv] = real.lines().try_into().unwrap();
         assert_eq!((evb.metric, evb.transitions), ("evb", 4));
         assert_eq!((evb.above, evb.below, eiv.above, eiv.below), (0.25, 0.5, 0.25, 0.5));
         assert_eq!(piv.above, 0.0, "a row that moves as a whole leaves the policy alone");
         assert!(evb.p95 > 10.0 && evb.median < 1.0);
         assert!(Real::default().lines().is_empty());
+    }
+
+    #[test]
+    fn every_seed_counts_alike_whatever_its_number_of_transitions() {
+        let line = |metric, transitions, above| Line {
+            metric,
+            transitions,
+            above,
+            below: 0.0,
+            median: 0.5,
+            p95: 2.0,
+        };
+        let runs = [vec![line("evb", 10, 0.0), line("piv", 10, 0.1)], vec![line("evb", 90, 0.5)]];
+        let [evb, piv] = LineOverSeeds::collect(&runs).try_into().unwrap();
+        assert_eq!((evb.metric, evb.transitions, evb.above.mean), ("evb", 100, 0.25));
+        assert!((evb.above.half.unwrap() - 12.706 * 0.25).abs() < 1e-12);
+        assert_eq!((piv.metric, piv.above), ("piv", Interval { mean: 0.1, half: None }));
+        assert!(LineOverSeeds::collect(&[]).is_empty());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A run has its own networks, generators and environments and shares nothing with its neighbour; libtorch's gradient
 //! mode and thread count are a thread's own. So runs side by side give what each gives alone, bit for bit.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -14,11 +15,11 @@ use anyhow::{Context, Result};
 use lockstep::Lockstep;
 use lockstep::evaluate::EvaluationSetup;
 use settings::Resolved;
-use settings::algorithms::Algorithm;
 use settings::choices::EvaluationPolicy;
 
-use super::examiner::Examiner;
-use super::real::Real;
+use super::examiner::{Examiner, Successor, TransitionName};
+use super::real::Line;
+use super::settings::{FigureLearner, Source};
 use crate::experience::{Rule, Tally};
 use crate::statistics::mean_and_error;
 
@@ -27,23 +28,23 @@ const EVALUATIONS: u64 = 10;
 /// Games of each but the last.
 const EPISODES: u32 = 8;
 
-/// What a run is for.
+/// Training games of a training score, as the notebooks print it.
+const TRAINING_GAMES: usize = 10;
+
+/// The purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Part {
-    /// The appendix's settings: metrics and a curve.
-    Appendix,
-    /// Our settings: a curve.
-    Ours,
-    /// The appendix's settings at another learning rate: what steps really do.
+    /// A preset: metrics and curves.
+    Preset(Source),
+    /// Preset `paper-cartpole` at another learning rate: the effect of real steps.
     LearningRate(f64),
 }
 
 /// One run to be made.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// What it is for.
     pub part: Part,
-    /// Its settings.
+    pub learner: FigureLearner,
     pub resolved: Resolved,
     /// Updates from one that is examined to the next.
     pub examine_every: u64,
@@ -51,37 +52,58 @@ pub struct Job {
     pub final_episodes: u32,
 }
 
-/// What a run gave.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct JobOutcome {
-    /// The theorems, transition by transition.
+    /// The bounds, transition by transition.
     pub tally: Tally,
-    /// What the steps really did.
-    pub real: Real,
-    /// Its evaluations, both policies at each; empty for a run that is not for its curve.
+    /// Successors of the kept transitions.
+    pub successors: HashMap<TransitionName, Successor>,
+    /// The effects of the real steps, metric by metric.
+    pub real: Vec<Line>,
+    /// Scores of each policy; empty for a run at another learning rate.
     pub curve: Vec<Score>,
 }
 
-/// An evaluation.
+/// How the agent acted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Played {
+    /// In training, with its exploration: the mean of the newest games.
+    Training,
+    /// In evaluation games.
+    Evaluation(EvaluationPolicy),
+}
+
+impl Played {
+    /// All.
+    pub const ALL: [Self; 3] = [
+        Self::Training,
+        Self::Evaluation(EvaluationPolicy::Stochastic),
+        Self::Evaluation(EvaluationPolicy::Greedy),
+    ];
+}
+
+impl fmt::Display for Played {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Training => f.write_str("training"),
+            Self::Evaluation(policy) => policy.fmt(f),
+        }
+    }
+}
+
+/// A score: the mean over some games at one point of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
-    /// After so many frames.
     pub frames: u64,
-    /// How the agent acted.
-    pub policy: EvaluationPolicy,
-    /// Mean score of the games.
+    pub played: Played,
     pub mean: f64,
-    /// Its standard error.
+    /// Standard error over the games.
     pub stderr: f64,
 }
 
 impl Job {
-    /// What is learned.
-    pub fn algorithm(&self) -> Algorithm {
-        self.resolved.settings.algorithm
-    }
-
-    /// The seed, which names the run.
+    /// The seed of the run.
     pub fn seed(&self) -> u64 {
         self.resolved.settings.seed
     }
@@ -92,39 +114,49 @@ impl Job {
         let settings = &self.resolved.settings;
         let mut run = Lockstep::new(self.resolved.clone())?;
         let rule = run.trainer.learner.agent().temperature().map_or(Rule::Hard, Rule::Soft);
-        let mut examiner = Examiner::new(rule, settings.seed, self.examine_every);
+        let mut examiner = Examiner::new(rule, settings, self.examine_every);
         let budget = settings.frames.0;
         let tenth = (budget / EVALUATIONS).max(1);
-        let wants_curve = !matches!(self.part, Part::LearningRate(_));
+        let has_curve = matches!(self.part, Part::Preset(_));
         let mut curve = Vec::new();
-        if wants_curve {
+        let mut games = Vec::new();
+        if has_curve {
             curve.extend(evaluate(&run, EPISODES)?);
         }
         while run.frames < budget {
-            run.turn_watched(&mut examiner)?;
-            if wants_curve && run.frames.is_multiple_of(tenth) && run.frames < budget {
+            games.extend(run.turn_watched(&mut examiner)?.episodes.iter().map(|end| end.score));
+            if has_curve && run.frames.is_multiple_of(tenth) && run.frames < budget {
+                curve.extend(training(run.frames, &games));
                 curve.extend(evaluate(&run, EPISODES)?);
             }
         }
-        if wants_curve {
+        if has_curve {
+            curve.extend(training(run.frames, &games));
             curve.extend(evaluate(&run, self.final_episodes)?);
         }
-        Ok(JobOutcome { tally: examiner.tally, real: examiner.real, curve })
+        let Examiner { tally, successors, real, .. } = examiner.finish();
+        Ok(JobOutcome { tally, successors, real: real.lines(), curve })
     }
 }
 
 impl fmt::Display for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (algorithm, seed) = (self.algorithm(), self.seed());
+        let (learner, seed) = (self.learner.title(), self.seed());
         match self.part {
-            Part::Appendix => write!(f, "{algorithm}, the appendix's settings, seed {seed}"),
-            Part::Ours => write!(f, "{algorithm}, our settings, seed {seed}"),
-            Part::LearningRate(rate) => write!(f, "{algorithm}, learning rate {rate}, seed {seed}"),
+            Part::Preset(source) => write!(f, "{learner}, {}, seed {seed}", source.preset()),
+            Part::LearningRate(rate) => write!(f, "{learner}, learning rate {rate}, seed {seed}"),
         }
     }
 }
 
-/// Both policies from the same weights on the same games. Plain DQN's stochastic policy is ε-greedy with its final ε.
+/// The score of the newest training games.
+fn training(frames: u64, games: &[f64]) -> Option<Score> {
+    let newest = &games[games.len().saturating_sub(TRAINING_GAMES)..];
+    let (mean, stderr) = mean_and_error(newest);
+    (!newest.is_empty()).then_some(Score { frames, played: Played::Training, mean, stderr })
+}
+
+/// Both policies from the same weights on the same games. The stochastic policy of DQN is ε-greedy with its final ε.
 fn evaluate(run: &Lockstep, episodes: u32) -> Result<[Score; 2]> {
     let settings = &run.resolved.settings;
     let games = seed::number(settings.seed, Purpose::EvaluationEnvironment, &[run.frames]);
@@ -132,10 +164,10 @@ fn evaluate(run: &Lockstep, episodes: u32) -> Result<[Score; 2]> {
     let score = |policy| -> Result<Score> {
         let agent = run.trainer.learner.agent();
         let behaviour = actor::rules::evaluation_behaviour(agent, policy);
-        let who = PlayerKind::Agent(agent, run.trainer.learner.online(), behaviour);
-        let scores = tournament.play(who, episodes, |_| ())?;
+        let player = PlayerKind::Agent(agent, run.trainer.learner.online(), behaviour);
+        let scores = tournament.play(player, episodes, |_| ())?;
         let (mean, stderr) = mean_and_error(&scores);
-        Ok(Score { frames: run.frames, policy, mean, stderr })
+        Ok(Score { frames: run.frames, played: Played::Evaluation(policy), mean, stderr })
     };
     Ok([score(EvaluationPolicy::Stochastic)?, score(EvaluationPolicy::Greedy)?])
 }

@@ -1,88 +1,88 @@
-//! Settings of figure 4's runs: the appendix's as they are, and ours.
-//!
-//! The appendix gives seven numbers for CartPole ([`TEXT`]) and no more. What it leaves open is chosen here once
-//! ([`SILENT`]), for both algorithms alike, and listed in the report.
+//! Settings of figure 4's runs: presets `paper-cartpole` and `authors-cartpole`, unchanged except for seed and length.
 
 use anyhow::Result;
-use settings::SETTINGS;
 use settings::algorithms::{self, Algorithm};
-use settings::{Layers, Resolved};
-use value::Strategy;
+use settings::{Layers, Resolved, presets};
 
-/// What the appendix says of CartPole, as (setting, value); β is 0.5 and γ the paper's usual 0.99.
-pub const TEXT: [(&str, &str); 6] = [
-    ("hidden_units", "256"),
-    ("learning_rate", "0.005"),
-    ("capacity", "1000"),
-    ("batch_size", "16"),
-    ("temperature", "0.5"),
-    ("discount", "0.99"),
-];
+/// A source of settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The paper's text.
+    Paper,
+    /// The authors' notebooks.
+    Authors,
+}
 
-/// Environment steps in all, as the appendix says.
+impl Source {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Paper, Self::Authors];
+
+    /// The preset with its settings.
+    pub fn preset(self) -> &'static str {
+        match self {
+            Self::Paper => "paper-cartpole",
+            Self::Authors => "authors-cartpole",
+        }
+    }
+}
+
+/// A learner of the figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FigureLearner {
+    pub algorithm: Algorithm,
+    /// Whether it uses double Q-learning.
+    pub double: bool,
+}
+
+/// Plain DQN.
+pub const DQN: FigureLearner = FigureLearner { algorithm: algorithms::DQN, double: false };
+/// Double DQN. The notebook of DQN instantiates a class `DDQNAgent` and defines only `DQNAgent`, so both are run.
+pub const DOUBLE_DQN: FigureLearner = FigureLearner { algorithm: algorithms::DQN, double: true };
+/// Soft DQN.
+pub const SOFT_DQN: FigureLearner = FigureLearner { algorithm: algorithms::SOFT_DQN, double: false };
+
+impl FigureLearner {
+    /// All, in the order of tables and pictures.
+    pub const ALL: [Self; 3] = [DQN, DOUBLE_DQN, SOFT_DQN];
+
+    /// The name in titles.
+    pub fn title(self) -> String {
+        if self.double { format!("double {}", self.algorithm.title) } else { self.algorithm.title.to_owned() }
+    }
+}
+
+/// Environment steps of the experiment, according to the text and to the notebooks.
 pub const STEPS: u64 = 50_000;
 
-/// Where the appendix is silent, as (setting, value, why).
-pub const SILENT: [(&str, &str, &str); 14] = [
-    ("samples_per_insert", "16", "one update per step"),
-    ("strategy", "uniform", "the theorems are about experience as it comes"),
-    ("stratified", "false", "each draw independent of the others"),
-    ("n_step", "1", "the paper's target"),
-    ("double", "false", "the paper's target"),
-    ("dueling", "false", "two plain layers"),
-    ("learning_rate_decay", "1", "no schedule is mentioned"),
-    ("adam_epsilon", "0.00000001", "Adam's default"),
-    ("loss", "huber", "as in the authors' code for Atari"),
-    ("gradient_clamp", "1", "as in the authors' code for Atari"),
-    ("target_period_updates", "100", "a tenth of the buffer"),
-    ("min_size", "1000", "learning begins when the buffer is full"),
-    ("random_steps", "1000", "random play until then"),
-    ("reward_clip", "none", "rewards are 1 anyway"),
-];
-
-/// Agent steps over which DQN's ε falls from 1 to 0.01, as a share of the run.
-const EPSILON_DECAY_SHARE: u64 = 10;
-
-/// What every run of this figure has, wherever it happens.
+/// What every run of this figure has, on every machine.
 const HERE: [(&str, &str); 3] = [("lockstep", "true"), ("device", "cpu"), ("torch_threads", "1")];
 
-/// The appendix's settings for a run of `steps` steps; `changes` come last and win.
-pub fn appendix(algorithm: Algorithm, seed: u64, steps: u64, changes: &[(&str, &str)]) -> Result<Resolved> {
-    let silent = SILENT.iter().map(|&(key, text, _)| (key, text));
-    let overrides: Vec<_> = TEXT.into_iter().chain(silent).chain(changes.iter().copied()).collect();
-    resolve(algorithm, seed, steps, &overrides)
+/// The settings of a run of `steps` steps; `changes` come last and win.
+pub fn resolve(
+    source: Source,
+    learner: FigureLearner,
+    seed: u64,
+    steps: u64,
+    changes: &[(&str, &str)],
+) -> Result<Resolved> {
+    let run = [
+        ("algorithm", learner.algorithm.to_string()),
+        ("double", learner.double.to_string()),
+        ("seed", seed.to_string()),
+        ("frames", steps.to_string()),
+    ];
+    let here = HERE.iter().chain(changes).map(|(key, text)| (*key, (*text).to_owned()));
+    let flags = run.into_iter().chain(here).map(|(key, text)| (key.to_owned(), text)).collect();
+    let layers = Layers { preset: Some(source.preset()), flags, ..Layers::default() };
+    Ok(layers.resolve(Some(envs::CARTPOLE))?)
 }
 
-/// Our own: the preset `cartpole`, cut to `steps` steps if those are fewer than its own. It replays by VER, which is
-/// not defined for DQN: that replays by |TD|.
-pub fn ours(algorithm: Algorithm, seed: u64, steps: u64) -> Result<Resolved> {
-    let strategy: &[_] = if algorithm.accepts(Strategy::VER) { &[] } else { &[("strategy", "per")] };
-    resolve(algorithm, seed, steps.min(steps_of_preset()?), strategy)
-}
-
-/// How long our preset trains.
-pub fn steps_of_preset() -> Result<u64> {
-    Ok(Layers::default().resolve(Some(envs::CARTPOLE))?.settings.frames.0)
-}
-
-/// Where our settings differ from those of the appendix's runs, for soft DQN, as (setting, value).
-pub fn differences() -> Vec<(&'static str, String)> {
-    let all = (appendix(algorithms::SOFT_DQN, 0, STEPS, &[]), ours(algorithms::SOFT_DQN, 0, STEPS));
-    let (Ok(appendix), Ok(ours)) = all else { return Vec::new() };
-    let both = SETTINGS.iter().map(|setting| setting.key);
-    let both = both.map(|key| (key, appendix.settings.get(key), ours.settings.get(key)));
-    both.filter(|(_, theirs, ours)| theirs != ours)
-        .map(|(key, _, ours)| (key, ours.unwrap_or_default()))
-        .collect()
-}
-
-fn resolve(algorithm: Algorithm, seed: u64, steps: u64, overrides: &[(&str, &str)]) -> Result<Resolved> {
-    let decay = (steps / EPSILON_DECAY_SHARE).to_string();
-    let (algorithm, seed, steps) = (algorithm.to_string(), seed.to_string(), steps.to_string());
-    let run = [("algorithm", algorithm), ("seed", seed), ("frames", steps), ("epsilon_decay_steps", decay)];
-    let text = HERE.iter().chain(overrides).map(|&(key, text)| (key.to_owned(), text.to_owned()));
-    let flags = run.map(|(key, text)| (key.to_owned(), text)).into_iter().chain(text).collect();
-    Ok(Layers { flags, ..Layers::default() }.resolve(Some(envs::CARTPOLE))?)
+/// The values of a preset as (key, value), those for one algorithm only with its name behind the key.
+pub fn listed(source: Source) -> Vec<(String, &'static str)> {
+    let Ok(preset) = presets::find(source.preset()) else { return Vec::new() };
+    let shared = preset.differences.iter().map(|(key, text)| ((*key).to_owned(), *text));
+    let own = preset.for_algorithms().map(|(algorithm, key, text)| (format!("{key} of {algorithm}"), text));
+    shared.chain(own).collect()
 }
 
 #[cfg(test)]
@@ -90,30 +90,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_appendix_is_as_the_paper_has_it() {
-        for algorithm in [algorithms::DQN, algorithms::SOFT_DQN] {
-            let settings = appendix(algorithm, 3, STEPS, &[]).unwrap().settings;
-            assert_eq!((settings.frames.0, settings.hidden_units, settings.capacity.0), (50_000, 256, 1_000));
-            assert_eq!((settings.learning_rate, settings.learning_rate_decay), (0.005, 1.0));
-            assert_eq!((settings.batch_size, settings.temperature, settings.discount), (16, 0.5, 0.99));
-            assert_eq!((settings.samples_per_insert.0, settings.seed), (Some(16.0), 3));
-            assert_eq!((settings.algorithm, settings.lockstep), (algorithm, true));
+    fn runs_have_the_settings_of_their_preset() {
+        let settings = |source, learner| resolve(source, learner, 3, STEPS, &[]).unwrap().settings;
+        for learner in FigureLearner::ALL {
+            let (text, code) = (settings(Source::Paper, learner), settings(Source::Authors, learner));
+            assert_eq!((text.learning_rate, text.temperature, text.capacity.0), (0.005, 0.5, 1_000));
+            assert_eq!((code.learning_rate, code.temperature), (0.0005, 0.25));
+            let is_soft = learner == SOFT_DQN;
+            assert_eq!(code.capacity.0, if is_soft { 1_000 } else { 10_000 });
+            assert_eq!((code.termination_reward.0, code.bootstrap_terminal), (Some(-5.0), true));
+            for settings in [text, code] {
+                assert_eq!((settings.frames.0, settings.seed, settings.lockstep), (STEPS, 3, true));
+                assert_eq!((settings.algorithm, settings.double), (learner.algorithm, learner.double));
+                assert_eq!(settings.random_steps.0, if is_soft { 1_000 } else { 0 });
+                assert_eq!(settings.epsilon, if is_soft { 0.0 } else { 1.0 });
+            }
         }
-        assert_eq!(appendix(algorithms::DQN, 0, STEPS, &[]).unwrap().settings.epsilon, 1.0);
-        assert_eq!(appendix(algorithms::SOFT_DQN, 0, STEPS, &[]).unwrap().settings.epsilon, 0.0);
-    }
-
-    #[test]
-    fn ours_is_the_preset_and_no_longer() {
-        let preset = Layers::default().resolve(Some("cartpole")).unwrap().settings;
-        let settings = ours(algorithms::SOFT_DQN, 0, 1_000_000).unwrap().settings;
-        assert_eq!(settings.frames, preset.frames);
-        assert_eq!((settings.strategy, settings.temperature), (preset.strategy, preset.temperature));
-        assert_eq!(ours(algorithms::DQN, 0, 5_000).unwrap().settings.frames.0, 5_000);
-        let keys: Vec<_> = differences().into_iter().map(|(key, _)| key).collect();
-        assert!(
-            keys.contains(&"n_step") && keys.contains(&"double") && !keys.contains(&"discount"),
-            "{keys:?}"
-        );
+        assert!(listed(Source::Authors).contains(&("capacity of dqn".to_owned(), "10000")));
     }
 }
