@@ -89,7 +89,7 @@ fn claim(figure: &mut Figure, system: &System<'_>) {
     let claim = format!("{}: the highest bounds go with high |TD| and with high ρ", system.title());
     let few = if judged.runs < RUNS_MIN { "; too few runs for a verdict" } else { "" };
     let measured = format!(
-        "of the {} experiences with the highest bounds (a tenth, from {} runs) {} have a high |TD| and {} a high ρ^max; of as \
+        "of the {} experiences with the highest bounds (a tenth; runs: {}) {} have a high |TD| and {} a high ρ^max; of as \
          many with the highest |TD|, {} have a high ρ^max{few}",
         judged.top,
         judged.runs,
