@@ -14,7 +14,7 @@ use crate::experience::{Rule, Tally};
 use crate::figure::{Figure, Verdict};
 use crate::maze::{self, DISCOUNT, EPISODES, Runs, STEPS_MAX, Setup};
 use crate::options::Options;
-use crate::scatter::{self, Scale};
+use crate::scatter;
 
 const MAIN: Setup = Setup::main(Rule::Hard);
 /// The main experiment and our variants of it.
@@ -60,7 +60,7 @@ pub(crate) fn conclude(
         Page::new("Q-learning in the maze", "what an experience is worth, against the upper bound");
     (page.columns, page.size) = (3, (1000, 400));
     let bound: (&str, scatter::Number) = ("|TD|", |experience| experience.bounds.upper);
-    page.panels = scatter::panels(tallies[0].kept(), "", bound, Colour::Blue, Scale::Log);
+    page.panels = scatter::panels(tallies[0].kept(), "", bound, Colour::Blue);
     figure.picture(
         options,
         "fig2",

@@ -19,7 +19,7 @@ use crate::fig2::{SEEDS, bounds_checked, claim_bounds};
 use crate::figure::{Figure, Verdict};
 use crate::maze::{self, DISCOUNT, EPISODES, Runs, STEPS_MAX, Setup};
 use crate::options::Options;
-use crate::scatter::{self, Scale};
+use crate::scatter;
 
 /// β of the notebook.
 const TEMPERATURE: f64 = 0.01;
@@ -125,7 +125,7 @@ fn draw_bounds(figure: &mut Figure, options: &Options, kept: &[Experience]) -> R
         "fig3",
         "The metrics against their upper bound ρ^max·|TD|, logarithmic; no point lies above the line. |PIV| is of second \
          order: it falls twice as fast.",
-        &page("upper", scatter::panels(kept, "", upper, Colour::Blue, Scale::Log)),
+        &page("upper", scatter::panels(kept, "", upper, Colour::Blue)),
     )?;
     let lower: (&str, scatter::Number) = ("ρ^min·|TD|", |experience| experience.bounds.lower);
     figure.picture(

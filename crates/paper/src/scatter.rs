@@ -20,64 +20,45 @@ pub const METRICS: [(&str, Number); 3] = [
 /// At most so many points are drawn in a panel.
 const POINTS_MAX: usize = 4_000;
 
-/// Decades of a metric that a logarithmic panel shows below the largest; |PIV| is of second order and has no smallest value.
+/// Decades of a metric that a panel shows below the largest; |PIV| is of second order and has no smallest value.
 const DECADES: i32 = 12;
-/// The share of numbers, the smallest ones, that a logarithmic panel need not show.
+/// The share of numbers, the smallest ones, that a panel need not show.
 const HIDDEN_SHARE: f64 = 0.005;
 
-/// How both axes are divided.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Scale {
-    /// Linear from 0, up to what this share of the bounds reaches: a few that are far larger would hide the rest.
-    Linear(f64),
-    /// Logarithmic: all sizes are seen, but nothing that is 0, which the heading counts.
-    Log,
-}
-
-/// Three panels: each metric against the upper bound of all three, with the line that no point may lie above.
-pub fn panels(
-    kept: &[Experience],
-    title: &str,
-    bound: (&str, Number),
-    colour: Colour,
-    scale: Scale,
-) -> Vec<Panel> {
-    draw(kept, title, bound, (colour, scale), |_| true)
+/// Three panels: each metric against the upper bound of all three, with the line that no point may lie above. Both axes are
+/// logarithmic, so a metric that is 0 has no point; the heading counts those.
+pub fn panels(kept: &[Experience], title: &str, bound: (&str, Number), colour: Colour) -> Vec<Panel> {
+    draw(kept, title, bound, colour, |_| true)
 }
 
 /// Three panels: each metric against the lower bound of |EVB| and |EIV|. No theorem bounds |PIV| from below, so its panel
 /// has no line.
 pub fn lower_panels(kept: &[Experience], title: &str, bound: (&str, Number), colour: Colour) -> Vec<Panel> {
-    draw(kept, title, bound, (colour, Scale::Log), |metric| metric != PIV)
+    draw(kept, title, bound, colour, |metric| metric != PIV)
 }
 
 fn draw(
     kept: &[Experience],
     title: &str,
     bound: (&str, Number),
-    (colour, scale): (Colour, Scale),
+    colour: Colour,
     has_bound: impl Fn(&str) -> bool,
 ) -> Vec<Panel> {
     let stride = kept.len().div_ceil(POINTS_MAX).max(1);
     let shown = || kept.iter().step_by(stride);
-    let mut bounds: Vec<f64> = shown().map(bound.1).filter(|bound| *bound > 0.0).collect();
-    bounds.sort_by(f64::total_cmp);
-    let at = |share: f64| bounds.get((bounds.len().saturating_sub(1) as f64 * share) as usize).copied();
     let numbers = METRICS.iter().flat_map(|(_, metric)| shown().map(metric)).chain(shown().map(bound.1));
     let mut numbers: Vec<f64> = numbers.filter(|number| *number > 0.0).collect();
     numbers.sort_by(f64::total_cmp);
     let most = numbers.last().copied().unwrap_or(1.0);
     let least = numbers.get((numbers.len() as f64 * HIDDEN_SHARE) as usize).copied().unwrap_or(most);
-    let axis = |label: &str| match scale {
-        Scale::Linear(share) => Axis::linear(label).range(0.0..1.05 * at(share).unwrap_or(1.0)),
-        Scale::Log => Axis::log(label).range((0.5 * least).max(most * 10f64.powi(-DECADES))..2.0 * most),
-    };
+    let range = (0.5 * least).max(most * 10f64.powi(-DECADES))..2.0 * most;
+    let axis = |label: &str| Axis::log(label).range(range.clone());
     let panel = |(name, metric): (&str, Number)| {
         let points = shown().map(|experience| (bound.1(experience), metric(experience))).collect();
         let mut heading =
             [name, title].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
         let zeros = kept.iter().filter(|experience| metric(experience) == 0.0).count();
-        if scale == Scale::Log && zeros > 0 {
+        if zeros > 0 {
             heading += &format!(" ({} are 0)", percent(zeros, kept.len()));
         }
         let panel = Panel::new(heading, axis(bound.0), axis(name));
@@ -110,10 +91,8 @@ mod tests {
             page.svg().unwrap()
         };
         let bound: (&str, Number) = ("x", |experience| experience.bounds.upper);
-        let [upper, lower] = [
-            svg(panels(&kept, "", bound, Colour::Blue, Scale::Log)),
-            svg(lower_panels(&kept, "", bound, Colour::Blue)),
-        ];
+        let [upper, lower] =
+            [svg(panels(&kept, "", bound, Colour::Blue)), svg(lower_panels(&kept, "", bound, Colour::Blue))];
         // The line is the only mark in black with this width; the legend has one more.
         let lines = |svg: &str| svg.matches("stroke-width=\"1.2\"").count();
         assert_eq!((lines(&upper), lines(&lower)), (4, 3), "{upper}");

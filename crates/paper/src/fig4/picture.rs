@@ -12,7 +12,7 @@ use super::settings::{DQN, FigureLearner, SOFT_DQN, Source};
 use super::{RATE_LEARNERS, SOLVED, by_rate, find};
 use crate::figure::Figure;
 use crate::options::Options;
-use crate::scatter::{self, Scale};
+use crate::scatter;
 
 /// Draws all and adds them to the figure.
 pub fn draw(figure: &mut Figure, options: &Options, groups: &[Group]) -> Result<()> {
@@ -57,7 +57,7 @@ fn upper(groups: &[Group], source: Source) -> Page {
     for (learner, bound, colour) in looks {
         let kept = find(groups, Part::Preset(source), learner).tally.kept();
         let bound: (&str, scatter::Number) = (bound, |experience| experience.bounds.upper);
-        page.panels.extend(scatter::panels(kept, &learner.title(), bound, colour, Scale::Log));
+        page.panels.extend(scatter::panels(kept, &learner.title(), bound, colour));
     }
     page
 }
