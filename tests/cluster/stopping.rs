@@ -138,7 +138,7 @@ fn when_one_process_is_stopped_the_others_report_it() {
     }
 
     cluster.actors.iter().for_each(Process::stop);
-    says(&|| cluster.learner.log(), "blocked_on=actors:");
+    says(&|| cluster.learner.log(), "blocked_on=inserts:");
     cluster.actors.iter().for_each(Process::resume);
     cluster.moves_on(&[0, 1]);
 
