@@ -220,7 +220,7 @@ mod tests {
         let (mut members, now) = (Members::new(1), Instant::now());
         assert_eq!(
             members.join(MemberRole::Actor, Some(MEMBERS_MAX), now),
-            Err(Denied::Full { most: MEMBERS_MAX })
+            Err(Denied::IndexTooLarge { role: "actor", index: MEMBERS_MAX, most: MEMBERS_MAX })
         );
         assert!(members.rejoin(MemberRole::Actor, u32::MAX, 5, now).is_err());
     }

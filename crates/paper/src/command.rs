@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_stops_in_order_has_not_failed() {
+    fn a_sweep_that_stopped_in_order_has_not_failed() {
         let stopped = |killed| Err(Stopped { text: "stopped".to_owned(), killed }.into());
         assert_eq!([Ok(()), stopped(false), stopped(true)].map(exit_code), [0, 0, INTERRUPTED]);
         assert_eq!(exit_code(stopped(false).context("fig6")), 0, "as one of all figures too");
