@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_memory_limit_has_the_units_of_replay_bytes() {
-        let limit = |text| config(&["--memory-limit", text]).map(|config| config.memory_limit);
+        let limit = |text| config(&[&format!("--memory-limit={text}")]).map(|config| config.memory_limit);
         assert_eq!(limit("1GiB").unwrap(), 1 << 30);
         assert_eq!(limit("500 MB").unwrap(), 500_000_000);
         assert_eq!(limit("123").unwrap(), 123);

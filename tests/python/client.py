@@ -143,7 +143,7 @@ def main(protos: str, address: str, into: str, secrets: str) -> None:
     table_status, counters = info.shard.tables[0], info.shard.counters
     assert (table_status.items, table_status.mass, table_status.largest_priority) == (3, 96.0, 96.0), info
     assert (table_status.samples, table_status.updates, table_status.stale_updates) == (4, 2, 2), info
-    assert (counters.inserts, counters.actions, counters.duplicate_chunks) == (3, 3, 1), info
+    assert (counters.inserts, counters.agent_steps, counters.duplicate_chunks) == (3, 3, 1), info
 
     # Calls of an operator.
     inspected = shard.Inspect(pb.InspectRequest(top=2), timeout=SECONDS)

@@ -58,9 +58,13 @@ impl Actor {
         self.writer.sent().chunks.load(Ordering::Relaxed)
     }
 
-    /// Stops after what is handed over already, all of it acknowledged, and says how many chunks that were.
-    async fn finish(self) -> u64 {
+    /// Hands over no more chunks.
+    pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until every chunk that was handed over is acknowledged, and returns their number.
+    async fn finish(self) -> u64 {
         patiently(self.task).await.unwrap();
         patiently(self.writer.flush()).await.unwrap();
         let handed = self.handed.load(Ordering::Relaxed);
@@ -70,9 +74,10 @@ impl Actor {
     }
 }
 
-/// Finishes these actors. Returns how many chunks each handed over, and of how many the shard replied that it had them
-/// already.
+/// Finishes these actors, all of which stop first: one that writes while another finishes could overrun the ring. Returns
+/// how many chunks each handed over, and of how many the shard replied that it had them already.
 pub async fn finish(actors: Vec<Actor>) -> (Vec<u64>, u64) {
+    actors.iter().for_each(Actor::stop);
     let (mut handed, mut duplicates) = (Vec::new(), 0);
     for actor in actors {
         let writer = actor.writer.clone();
