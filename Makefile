@@ -30,6 +30,8 @@ cluster: ## Start the cluster of deploy/compose.yaml and wait until training end
 
 test: setup ## Check format, lints and documentation, then run every test
 	cargo fmt --all --check
+	# Modules of the fuzz targets are declared by a macro, which cargo fmt does not follow.
+	rustfmt --check --edition 2024 fuzz/src/*.rs fuzz/src/*/*.rs
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --release --no-deps --workspace --locked
 	# Crates that only read the environments' registry must build without ALE; in the workspace its feature is on.

@@ -198,7 +198,7 @@ fn next_line(process: &mut Process, record: &Path) -> Result<Line> {
         text.split_inclusive('\n').filter(|line| line.ends_with('\n')).map(str::to_owned).collect()
     };
     let there = lines().len();
-    process.wait("go on learning", FIRST_PATIENCE, |_| Ok(lines().len() > there))?;
+    process.wait("continue learning", FIRST_PATIENCE, |_| Ok(lines().len() > there))?;
     let (at, cpu_seconds, lines) = (Instant::now(), process.cpu_seconds()?, lines());
     let newest = lines.last().context("the record became shorter")?;
     Ok(Line { at, cpu_seconds, training: serde_json::from_str(newest)? })

@@ -124,7 +124,7 @@ fn step(
         shards.push(runtime.block_on(shard)?);
     }
     let borne = measure_load(&runtime, &shards, load, tape, STRETCHES * seconds)?;
-    // Actors would go on looking for shards that have gone.
+    // Actors would keep looking for shards that are gone.
     drop(runtime);
     shards.into_iter().try_for_each(|shard| shard.process.end())?;
     Ok(borne)

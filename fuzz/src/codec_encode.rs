@@ -26,7 +26,9 @@ pub fn run(data: &[u8]) {
         let (at, count, byte) = (usize::from(input.u16()) % size, usize::from(input.byte()), input.byte());
         match count {
             0 => encoder.restart(),
-            count => frame[at..(at + count).min(size)].iter_mut().for_each(|old| *old = old.wrapping_add(byte)),
+            count => {
+                frame[at..(at + count).min(size)].iter_mut().for_each(|old| *old = old.wrapping_add(byte))
+            }
         }
         let mut packed = Vec::new();
         let mut other = resumed(codec, size, &encoder);

@@ -25,7 +25,8 @@ pub fn run(data: &[u8]) {
     let whole = frame_bytes > 0 && out.len().is_multiple_of(frame_bytes);
     let expected = if whole { one_by_one(codec, &frames, lead, frame_bytes) } else { None };
     // There is no place for leads where no frame is wanted.
-    let expected = expected.filter(|expected| expected.len() == out.len() && (!out.is_empty() || frames.is_empty()));
+    let expected =
+        expected.filter(|expected| expected.len() == out.len() && (!out.is_empty() || frames.is_empty()));
     assert_eq!(decoded.is_ok().then_some(out), expected);
 }
 

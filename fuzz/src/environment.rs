@@ -97,9 +97,9 @@ fn ended<Before: DeserializeOwned>(body: &[u8]) -> bool {
 /// FNV-1a over 64 bits, then the body: format, name, and what the input says.
 fn sealed(game: &str, state: &[u8]) -> Vec<u8> {
     let body = [&postcard::to_stdvec(&(1u32, game)).expect("a header can be written")[..], state].concat();
-    let checksum = body.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    });
+    let checksum = body
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
     [&checksum.to_le_bytes()[..], &body].concat()
 }
 

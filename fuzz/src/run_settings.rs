@@ -70,7 +70,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         seeds.push([&[0], resolved.to_toml(false).as_bytes()].concat());
         seeds.push([&[1][..], &json].concat());
     }
-    let changes = br#"{"capacity": "2.5M", "samples_per_insert": "none", "replay_bytes": "1.5GiB", "min_size": "5e4"}"#;
+    let changes =
+        br#"{"capacity": "2.5M", "samples_per_insert": "none", "replay_bytes": "1.5GiB", "min_size": "5e4"}"#;
     let others = br#"{"device": "cuda:1", "priority_exponent": "0.4", "lockstep": "yes", "rho": "old", "seed": "1_000"}"#;
     seeds.extend([[&[2], &changes[..]].concat(), [&[2], &others[..]].concat()]);
     seeds

@@ -16,7 +16,7 @@ use replay::Store;
 use replay::store::Storage;
 use replay::store::directory::DirectorySlot;
 use replay_server::config::Fsync;
-use replay_server::{Config, Server, ReplayRouter};
+use replay_server::{Config, ReplayRouter, Server};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
@@ -32,9 +32,8 @@ const SEALED: u8 = 0x40;
 /// The messages are sent as they are, without their frames.
 const RAW: u8 = 0x80;
 
-const METHODS: [&str; 9] = [
-    "Insert", "Sample", "UpdatePriorities", "Grant", "Configure", "Info", "Inspect", "GetItem", "Snapshot",
-];
+const METHODS: [&str; 9] =
+    ["Insert", "Sample", "UpdatePriorities", "Grant", "Configure", "Info", "Inspect", "GetItem", "Snapshot"];
 const INSERT: usize = 0;
 const CALLS_MAX: usize = 16;
 const MESSAGES_MAX: usize = 32;
@@ -237,7 +236,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let mut lane = FuzzLane::new(0, 1, 0);
     let request = |message| v1::InsertRequest { message: Some(message) }.encode_to_vec();
     let mut inserts = vec![request(Request::Hello(hello))];
-    inserts.extend((1..9).map(|steps| request(Request::Chunk(proto::convert::chunk_message(lane.chunk(steps))))));
+    inserts.extend(
+        (1..9).map(|steps| request(Request::Chunk(proto::convert::chunk_message(lane.chunk(steps))))),
+    );
     let inserts = one(INSERT, &inserts);
     let own = OWN_INCARNATION;
     let updates = v1::Updates {
@@ -258,7 +259,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         ..v1::SampleRequest::default()
     };
     let sample = one(1, &[sample.encode_to_vec(), v1::SampleRequest { table: 1, ..sample }.encode_to_vec()]);
-    let update = v1::UpdatePrioritiesRequest { caller: caller(), learner_incarnation: 1, updates: Some(updates) };
+    let update =
+        v1::UpdatePrioritiesRequest { caller: caller(), learner_incarnation: 1, updates: Some(updates) };
     let update = one(2, &[update.encode_to_vec()]);
     let allowance = Some(v1::Allowance { shard_incarnation: own, inserts: 100 });
     let granted = one(3, &[v1::GrantRequest { allowance, ..grant() }.encode_to_vec()]);

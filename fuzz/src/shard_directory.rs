@@ -12,8 +12,8 @@ use replay::store::Storage;
 use tempfile::TempDir;
 
 use crate::input::Input;
-use crate::small::{self, CAPACITIES, INCARNATION, RING_BYTES};
 use crate::seal::{self, MARK, SLOT, STATE};
+use crate::small::{self, CAPACITIES, INCARNATION, RING_BYTES};
 
 const SALT: u64 = 0x1234_5678_9abc_def1;
 const MARKS: usize = 8;
@@ -47,7 +47,11 @@ pub fn run(data: &[u8]) {
     let [mut ring, mut states] = [RING_BYTES, 2 * STATE].map(&mut file);
     let mut tables = CAPACITIES.map(|capacity| file(capacity * SLOT));
     let mut marks = file(MARKS * MARK);
-    let when = |flag: u8, seal: &mut dyn FnMut()| if sealed & flag != 0 { seal() };
+    let when = |flag: u8, seal: &mut dyn FnMut()| {
+        if sealed & flag != 0 {
+            seal()
+        }
+    };
     when(SEAL_RING, &mut || seal::ring(&mut ring, SALT));
     when(SEAL_STATE, &mut || seal::states(&mut states));
     when(SEAL_SLOTS, &mut || tables.iter_mut().for_each(|slots| seal::each(slots, SLOT)));
@@ -76,7 +80,10 @@ fn recover(directory: &Path, counts_can_grow: bool) {
     let (store, recovered) = open(directory).expect("files of the right size can be opened");
     let found = small::contents(&store);
     assert!(found.len() as u64 <= recovered.items);
-    assert!(store.chunks() <= 2 * RING_BYTES / 128, "as many as the ring has room for, and as many lost ones");
+    assert!(
+        store.chunks() <= 2 * RING_BYTES / 128,
+        "as many as the ring has room for, and as many lost ones"
+    );
     drop(store);
     if !counts_can_grow {
         return;

@@ -2,7 +2,7 @@
 //!
 //! Input: the file.
 
-use replay::store::directory::{StoreManifest, Identity, DirectorySlot, parse};
+use replay::store::directory::{DirectorySlot, Identity, StoreManifest, parse};
 use replay::{Store, StoreOptions};
 
 use crate::small;
@@ -40,7 +40,8 @@ fn open(options: &StoreOptions) {
 }
 
 pub fn seeds() -> Vec<Vec<u8>> {
-    let manifest = |options| StoreManifest::new("run".into(), "delta".into(), 4, options).expect("random numbers");
+    let manifest =
+        |options| StoreManifest::new("run".into(), "delta".into(), 4, options).expect("random numbers");
     let text = |manifest: &StoreManifest| {
         let head = DirectorySlot::snapshot_head("0123456789abcdef", manifest).expect("a head can be written");
         head[12..].to_vec()

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use replay::store::Storage;
-use replay::store::directory::{StoreManifest, DirectorySlot};
+use replay::store::directory::{DirectorySlot, StoreManifest};
 use replay::{LoadError, Store};
 use replay_server::location::StoreLocation;
 use replay_server::shard::Shard;
@@ -45,7 +45,9 @@ fn whole_file(file: &[u8]) {
     let mut again = DirectorySlot::snapshot_head(&id, &manifest).expect("what was read can be written");
     again.extend_from_slice(input);
     let (same_id, same) = DirectorySlot::read_snapshot_head(&mut again.as_slice()).expect("and read again");
-    let facts = |manifest: &StoreManifest| (manifest.run.clone(), manifest.codec.clone(), manifest.actions, manifest.options.clone());
+    let facts = |manifest: &StoreManifest| {
+        (manifest.run.clone(), manifest.codec.clone(), manifest.actions, manifest.options.clone())
+    };
     assert_eq!((same_id, facts(&same)), (id, facts(&manifest)));
     store(input);
     DIRECTORY.with(|directory| shard(&directory.path().join("snapshot"), file));
@@ -130,7 +132,8 @@ fn seal_slots(stream: &mut [u8]) -> Option<&mut [u8]> {
         seal::each(slots, SLOT);
         return seal_slots(rest);
     }
-    let (free, left) = postcard::take_from_bytes::<Vec<u32>>(rest).ok().map(|(free, left)| (free, left.len()))?;
+    let (free, left) =
+        postcard::take_from_bytes::<Vec<u32>>(rest).ok().map(|(free, left)| (free, left.len()))?;
     drop(free);
     let read = rest.len() - left;
     Some(&mut rest[read..])
@@ -144,7 +147,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         let file = small::saved(&store);
         let stream = seal::stream(&file[MAGIC.len()..]);
         seeds.push([&[STREAM | SEALED], &stream[head().len()..]].concat());
-        let manifest = StoreManifest::new("run".into(), "delta".into(), 4, small::options()).expect("random numbers");
+        let manifest =
+            StoreManifest::new("run".into(), "delta".into(), 4, small::options()).expect("random numbers");
         let whole = DirectorySlot::snapshot_head("shard", &manifest).expect("a head can be written");
         seeds.push([&[0][..], &whole, &file].concat());
     }

@@ -3,7 +3,7 @@
 //! Input: stack (1 byte), codec (1), size of a frame (1), frames too many in the array (1), then a reply with samples.
 
 use prost::Message;
-use proto::{PackedBatch, BatchBuilder, BatchItem, v1};
+use proto::{BatchBuilder, BatchItem, PackedBatch, v1};
 use replay::Store;
 use replay::codec::{Codec, Decoder};
 
@@ -51,8 +51,11 @@ fn check(item: &BatchItem<'_>, stack: usize) {
 fn one_by_one(item: &BatchItem<'_>, codec: Codec, stack: usize, frame_bytes: usize, extra: usize) -> Vec<u8> {
     let (mut decoder, mut frame, mut frames) = (Decoder::new(codec), vec![0; frame_bytes], Vec::new());
     for (packed, key) in item.frames() {
-        let unpacked =
-            if key { decoder.decode_key(packed, &mut frame) } else { decoder.apply_delta(packed, &mut frame) };
+        let unpacked = if key {
+            decoder.decode_key(packed, &mut frame)
+        } else {
+            decoder.apply_delta(packed, &mut frame)
+        };
         unpacked.expect("a window that can be unpacked has only frames that can");
         frames.push(frame.clone());
     }

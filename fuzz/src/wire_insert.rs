@@ -9,7 +9,7 @@ use proto::{convert, v1};
 use replay::{Chunk, Store};
 
 use crate::input::{Input, piece};
-use crate::small::{self, INCARNATION, FuzzLane};
+use crate::small::{self, FuzzLane, INCARNATION};
 
 const ACTIONS: u16 = 4;
 const REQUESTS_MAX: usize = 64;

@@ -155,4 +155,3 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let all = samples().into_iter().chain([adjust.encode_to_vec()]);
     (0..).zip(all).map(|(kind, message)| [&[kind][..], &message].concat()).collect()
 }
-

@@ -2,12 +2,12 @@
 //!
 //! Input: statuses: which of two shards and what else happens (1 byte), a shard's status (a piece).
 
+use coordinator::control::{Control, ShardCount};
+use coordinator::rate::RateLimiter;
 use prost::Message;
 use proto::v1;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use coordinator::control::{Control, ShardCount};
-use coordinator::rate::RateLimiter;
 
 use crate::input::{Input, piece};
 
@@ -63,7 +63,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         let table = v1::TableStatus { items: inserts.min(50), mass, inserts, ..v1::TableStatus::default() };
         let counters = v1::Counters { agent_steps: inserts + 3, inserts, ..v1::Counters::default() };
         let (counters, tables) = (Some(counters), vec![table]);
-        let shard = v1::ShardStatus { id: "a".into(), incarnation, counters, tables, ..v1::ShardStatus::default() };
+        let shard =
+            v1::ShardStatus { id: "a".into(), incarnation, counters, tables, ..v1::ShardStatus::default() };
         piece(&shard.encode_to_vec())
     };
     let statuses = [
@@ -74,6 +75,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         (65, status(5, 2, 1.0)),
         (64, status(6, 70, 30.0)),
     ];
-    let all = |count: usize| statuses[..count].iter().flat_map(|(what, status)| [&[*what][..], status].concat()).collect();
+    let all = |count: usize| {
+        statuses[..count].iter().flat_map(|(what, status)| [&[*what][..], status].concat()).collect()
+    };
     vec![all(1), all(3), all(6)]
 }

@@ -67,7 +67,7 @@ pub fn save_weights(safetensors: &[u8], state: &RunState, writer: &mut Checkpoin
     save_state(state, 0, writer)
 }
 
-/// The count of training episodes follows the counters of version 0.1, which end here: older files lack it, and an older
+/// The count of training episodes follows the other counters, where older files end: they lack it, and an older
 /// Quiver ignores it.
 fn save_state(state: &RunState, episodes: u64, writer: &mut CheckpointWriter) -> io::Result<()> {
     let bytes = postcard::to_stdvec(&(FORMAT, state, episodes)).map_err(io::Error::other)?;
@@ -89,7 +89,7 @@ pub fn read_state(checkpoint: &Checkpoint) -> Result<RunState> {
     read_counters(checkpoint).map(|(state, _)| state)
 }
 
-/// The counters, and the learner's count of training episodes, which is 0 in files of version 0.1.
+/// The counters, and the learner's count of training episodes, which is 0 in files that end before it.
 fn read_counters(checkpoint: &Checkpoint) -> Result<(RunState, u64)> {
     let bytes = checkpoint.read(STATE)?;
     let format = postcard::take_from_bytes::<String>(&bytes).ok().filter(|(format, _)| format == FORMAT);
@@ -117,7 +117,7 @@ mod tests {
         checkpoint::write(folder.path(), "400001", |writer| writer.file(STATE, |out| out.write_all(&older)))
             .unwrap();
         let older = Checkpoint::newest(folder.path()).unwrap();
-        assert_eq!(read_counters(&older).unwrap(), (state, 0), "version 0.1 counted no episodes");
+        assert_eq!(read_counters(&older).unwrap(), (state, 0), "older files counted no episodes");
 
         let former = postcard::to_stdvec(&(400_000u64, 100_000u64, 25_000u64)).unwrap();
         checkpoint::write(folder.path(), "500000", |writer| writer.file(STATE, |out| out.write_all(&former)))

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use coordinator::adjust::ADJUSTABLE;
 use run::RunDir;
 use run::adjusted;
 use run::checkpoint::{Checkpoint, CheckpointError};
@@ -91,8 +92,10 @@ fn check_settings(path: &Path, run: &Settings, requested: &Settings) -> Result<(
     }
     let changes: Vec<_> = forbidden.iter().map(ToString::to_string).collect();
     bail!(
-        "--config would change {}, which a resumed run can't change: set the run's value again, or choose another --run-dir",
-        changes.join(" and ")
+        "--config would change {}, which a resumed run can't change: set the run's value again, or choose another --run-dir; \
+         'quiver adjust' changes {} in a running run",
+        changes.join(" and "),
+        ADJUSTABLE.join(", ")
     )
 }
 

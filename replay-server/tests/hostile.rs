@@ -53,7 +53,7 @@ impl Victim {
         assert_status(&status, code, part);
     }
 
-    /// Nothing has changed, and the good writer and a learner go on.
+    /// Nothing has changed, and the good writer and a learner continue.
     async fn still_serves_its_callers(mut self) {
         assert_eq!(state(&mut self.client).await, self.before);
         assert_eq!(self.writing.write(chunk(0, 1, 0, 1)).await.items, 4);
@@ -581,7 +581,11 @@ async fn more_streams_than_there_are_places_are_refused_until_some_are_free() {
         others.push(Writing::open(&mut client, hello(1, 1)).await);
     }
     let (_requests, stream) = tokio::sync::mpsc::channel(1);
-    refused(client.insert(ReceiverStream::new(stream)).await, Code::ResourceExhausted, "serves 1024 insert streams");
+    refused(
+        client.insert(ReceiverStream::new(stream)).await,
+        Code::ResourceExhausted,
+        "serves 1024 insert streams",
+    );
     assert_eq!(victim.running.refused("limit"), 1.0);
     drop(others);
     until(async || victim.running.metric("quiver_replay_writers_connected") == 1.0).await;

@@ -1,4 +1,4 @@
-//! Shards are known by name: they may come back at other addresses, and a run can go on without one.
+//! Shards are known by name: they may come back at other addresses, and a run can continue without one.
 
 use std::collections::BTreeSet;
 

@@ -90,7 +90,7 @@ impl Process {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Resumes the stopped process.
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }

@@ -51,7 +51,7 @@ fn a_restarted_learners_weights_replace_newer_numbered_ones_of_its_former_life()
     assert_eq!(
         cluster.actors[0].metric("quiver_actor_incarnations_total"),
         1.0,
-        "the actor went on as it was"
+        "the actor continued as it was"
     );
     cluster.moves_on(&[0]);
     frames_agree(&cluster);
@@ -138,7 +138,7 @@ fn a_stopped_learner_writes_a_checkpoint_and_resumes_from_it() {
     cluster.start_learner();
     let text = cluster.learner.page("/metrics");
     assert!(crate::process::metric(&text, "quiver_learner_updates_total") >= 0.0);
-    until("it has published what it went on from", || {
+    until("it has published the weights that it resumed from", || {
         cluster.learner.metric("quiver_learner_weights_version") >= published
     });
     assert!(cluster.learner.log().contains("resumed from a checkpoint"));

@@ -161,7 +161,7 @@ fn each_process_and_each_pair_can_be_stopped_in_every_order_and_training_continu
         resume_part(&mut cluster, part);
         cluster.moves_on(&[0, 1]);
     }
-    // Each pair comes in both orders, of which the one of going on matters: stops follow each other at once.
+    // Each pair comes in both orders. The order of resuming matters: stops follow each other at once.
     for pair in pairs() {
         println!("stopping {pair:?}");
         pair.iter().for_each(|&part| stop(&mut cluster, part));

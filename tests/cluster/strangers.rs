@@ -72,7 +72,7 @@ fn strangers_and_nonsense_are_refused_and_counted_and_training_continues() {
         );
     }
     let other = v1::JoinRequest { index: Some(u32::MAX), ..join() };
-    refused(&cluster, call_join(other), Code::ResourceExhausted, &counted("full"));
+    refused(&cluster, call_join(other), Code::InvalidArgument, &counted("invalid"));
     let other = v1::JoinRequest { incarnation: 5, ..join() };
     refused(&cluster, call_join(other), Code::InvalidArgument, &counted("invalid"));
 

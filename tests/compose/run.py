@@ -140,7 +140,7 @@ def an_actor_is_cut_off(cluster, prometheus):
 
 def every_panel_has_data(prometheus):
     """Every panel of every dashboard, including those of rare events."""
-    shown = run(TARGET / "release/quiver-dashboards", "check", prometheus.base, "--patience", "240", "--window", "1m")
+    shown = run(TARGET / "release/quiver-dashboards", "check", prometheus.base, "--timeout", "240", "--window", "1m")
     say(shown.strip())
 
 

@@ -40,7 +40,14 @@ def install(packages):
 
 def mirror():
     """The URL of this machine's Debian mirror."""
-    asked = run("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Codename: bookworm")
+    def query():
+        return run("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Codename: bookworm")
+
+    asked = query()
+    if not asked.strip():
+        # A new image has no package lists.
+        run("apt-get", "update", "-qq")
+        asked = query()
     if not asked.strip():
         raise SystemExit("apt has no source for bookworm: add one to its sources, then try again")
     return asked.split("\n")[0]

@@ -251,7 +251,7 @@ class Writing(unittest.TestCase):
                 writer.write(*episode(0, 10), terminated=True)
             with self.assertRaisesRegex(TimeoutError, "waited .* s for the shard"):
                 writer.flush(timeout=0.3)
-            with self.assertRaisesRegex(TimeoutError, r"waited 1\.[5-9] s .*allowance 20 reached"):
+            with self.assertRaisesRegex(TimeoutError, r"waited 1\.[5-9] s .*insert allowance \(limit 20\)"):
                 writer.flush(timeout=1.5)
             self.assertIn("allowance", str(writer.waiting_for))
             waiting = client.inspect()["waiting"]

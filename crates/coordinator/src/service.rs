@@ -87,9 +87,8 @@ impl LearnerService {
             Denied::Replaced { .. } | Denied::Unknown { .. } => {
                 self.refuse("fenced", Status::failed_precondition(denied.to_string()))
             }
-            Denied::Full { .. } | Denied::IndexTooLarge { .. } => {
-                self.refuse("full", Status::resource_exhausted(denied.to_string()))
-            }
+            Denied::Full { .. } => self.refuse("full", Status::resource_exhausted(denied.to_string())),
+            Denied::IndexTooLarge { .. } => self.invalid(&denied.to_string()),
         }
     }
 

@@ -86,7 +86,7 @@ fn a_former_life_that_is_back_after_the_learner_too_owes_no_updates() {
     control.update_status(0, counts(1, 1_000_008).status());
     assert_eq!(control.agent_steps(), 1_000_000 + 250 + 8);
     assert!(samples_until_it_waits(&mut control) <= 32);
-    assert!(control.allowance(1).unwrap().inserts > 200, "the actors may go on");
+    assert!(control.allowance(1).unwrap().inserts > 200, "the actors may continue");
 }
 
 #[test]

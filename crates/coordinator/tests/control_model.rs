@@ -174,7 +174,7 @@ fn all_steps_are_counted_once_if_all_were_heard() {
         let mut world = World::new(config, seed);
         for _ in 0..60 {
             world.turns(rng.random_range(0..2_000));
-            // Nothing is stored here that the learner does not hear of and write into its checkpoint.
+            // Everything that is stored here is reported to the learner, which writes it into its checkpoint.
             world.calm();
             assert_eq!(world.control().agent_steps(), world.agent_steps);
             world.save_checkpoint();

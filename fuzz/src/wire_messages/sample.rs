@@ -65,7 +65,8 @@ pub fn stored() -> Option<insert_reply::Reply> {
 }
 
 pub fn info_reply() -> InfoReply {
-    let blocked_callers = vec![BlockedCaller { caller: "learner".into(), blocked_on: "inserts".into(), blocked_seconds: 2.0 }];
+    let blocked_callers =
+        vec![BlockedCaller { caller: "learner".into(), blocked_on: "inserts".into(), blocked_seconds: 2.0 }];
     let recovered = Some(Recovered { chunks: 3, items: 4, ..Recovered::default() });
     InfoReply { store: store(), shard: shard(), blocked_callers, recovered, ..InfoReply::default() }
 }

@@ -99,7 +99,7 @@ async fn a_snapshot_taken_while_writers_write_holds_what_was_there_and_nothing_t
     let mut client = crate::common::client(&copy.address);
     let again = state(&mut client).await.shard.unwrap();
     assert_eq!((again.id, again.incarnation, again.tables[0].items), (copied.id, copied.incarnation, items));
-    // Writers go on where the snapshot leaves them: what it has is a duplicate, what follows is new.
+    // Writers continue where the snapshot leaves them: what it has is a duplicate, what follows is new.
     let request = grant(1, allowance(again.incarnation, 1 << 16));
     client.grant(v1::GrantRequest { store: None, ..request }).await.unwrap();
     let chunks = all[&(0, 0)].len().div_ceil(STEPS as usize) as u64;

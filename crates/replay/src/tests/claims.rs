@@ -597,7 +597,7 @@ fn largest_is_the_largest_seen_by_insert_or_update() {
     assert_eq!([0, 1, 2].map(|slot| stored(&store, slot)), [0.1, 5.0, 5.0]);
     store.update_priorities(0, &[(key(0, 0), priority(9.0)), (key(1, 7), priority(99.0))]);
     store.insert(&chunk(1, 4, steps(4, 1), vec![largest(3)])).unwrap();
-    assert_eq!(stored(&store, 3), 9.0, "a stale update has no say");
+    assert_eq!(stored(&store, 3), 9.0, "a stale update is ignored");
     store.raise_largest_priority(0, priority(20.0));
     store.raise_largest_priority(0, priority(2.0));
     assert_eq!(store.tables()[0].largest_priority(), priority(20.0));

@@ -21,7 +21,7 @@ const KINDS: [(Sampler, Remover); 3] = [
     (Sampler::Lifo, Remover::Lifo),
 ];
 
-/// Two tables over a ring that has turned round, with evicted items, a lost chunk, two lanes that go on and one
+/// Two tables over a ring that has turned round, with evicted items, a lost chunk, two lanes that continue and one
 /// that has long stopped.
 fn used_store((sampler, remover): (Sampler, Remover)) -> Store {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
@@ -336,7 +336,7 @@ fn a_save_in_pieces_holds_what_was_there_and_did_not_go() {
             let found = found.get(key).unwrap_or_else(|| panic!("seed {seed}: item {key:?} is missing"));
             assert_eq!(found.what(), item.what());
         }
-        // Every writer can go on, and the restored store is as good as any.
+        // Every writer can continue, and the restored store is as good as any.
         for writer in &mut writers {
             for _ in 0..10 {
                 let chunk = writer.chunk(&mut rng);
