@@ -143,8 +143,9 @@ impl Shard {
         Ok(InsertDecision::Stored(configured.store.insert(&chunk)?))
     }
 
-    /// Samples the items at these points of a table's mass; none if the mass is 0. If they do not all fit into a reply,
-    /// the call is refused and counts no samples, except that a table with `max_times_sampled` returns as many as fit.
+    /// Applies `allowance` and `updates`, then samples the items at these points of a table's mass; none if the mass is 0.
+    /// If they do not all fit into a reply, the call is refused and counts no samples, but allowance and updates stay
+    /// applied. A table with `max_times_sampled` returns as many as fit instead.
     pub fn sample(
         &mut self,
         learner: &LearnerIdentity,
@@ -156,8 +157,8 @@ impl Shard {
         let Some(configured) = self.check_learner(learner)? else { return Ok(Default::default()) };
         configured.check_table(table)?;
         updates.map_or(Ok(()), |updates| configured.check_table(updates.table))?;
-        configured.set_allowance(allowance);
         let configured = self.accept_learner(learner)?;
+        configured.set_allowance(allowance);
         let (updated, _) = updates.map(|updates| configured.update(updates)).transpose()?.unwrap_or_default();
         let mut batch = BatchBuilder::new(points.len());
         let drawn = configured.store.sample_while(table, points, |draw, item| {

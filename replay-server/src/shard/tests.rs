@@ -248,6 +248,24 @@ fn a_reply_that_is_too_large_counts_no_draws() {
 }
 
 #[test]
+fn a_sample_whose_reply_is_too_large_applies_its_updates_and_can_be_retried_with_them() {
+    let mut shard = large(0);
+    let drawn = draw(&mut shard, &[0.5]).unwrap();
+    let incarnation = shard.status().incarnation;
+    let key = ItemKey { incarnation, slot: drawn.slots[0], generation: drawn.generations[0] };
+    let priorities = vec![(key, Priority::try_new(7.0).unwrap())];
+    let updates = Updates { priorities, ..Updates::default() };
+    let allowance = allow(&shard, 50);
+    let refused = shard.sample(&learner(1), 0, &[0.5; LARGE], allowance, Some(&updates));
+    assert!(matches!(refused, Err(Refusal::LargeReply { .. })));
+    let after = shard.status();
+    assert_eq!((after.allowance, after.tables[0].mass, after.tables[0].counters.samples), (50, 7.0, 1));
+    let (batch, updated) = shard.sample(&learner(1), 0, &[0.5], allowance, Some(&updates)).unwrap();
+    assert_eq!((batch.finish().priorities, updated), (vec![7.0], Updated { applied: 1, stale: 0 }));
+    assert_eq!((shard.status().allowance, shard.status().tables[0].mass), (50, 7.0));
+}
+
+#[test]
 fn a_table_that_removes_sampled_items_returns_as_many_as_fit() {
     let mut shard = large(LARGE as u32);
     let first = draw(&mut shard, &[0.5; LARGE]).unwrap().slots.len();
