@@ -52,7 +52,8 @@ pub struct Args {
     /// Request this actor index, evicting its current holder [default: the lowest free index]
     #[arg(long)]
     index: Option<u32>,
-    /// Exit when stdin closes, that is, when the parent process has exited
+    /// Exit at once, with code 0, when stdin closes: for launchers that hold the other end of a pipe, so this process ends
+    /// with them. With stdin at /dev/null (systemd, nohup) it exits at its start
     #[arg(long)]
     exit_with_parent: bool,
     #[command(flatten)]
@@ -87,8 +88,8 @@ impl Args {
         if self.exit_with_parent {
             telemetry::exit_with_parent();
         }
-        telemetry::init(&self.telemetry)?;
         // One libtorch thread per process, because many actors share the cores.
+        telemetry::init(&self.telemetry)?;
         tch::set_num_threads(1);
         if self.lanes == Some(0) {
             bail!("--lanes is 0, must be at least 1");

@@ -89,6 +89,8 @@ fn it_exits_when_its_parent_does() {
     let mut process = Process::start(None, &[]);
     drop(process.child.stdin.take());
     assert!(process.ended().success());
+    let log = process.log();
+    assert!(log.contains("stdin closed, exiting with the parent process (--exit-with-parent)"), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
