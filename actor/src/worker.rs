@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use proto::{Report, v1};
 use replay::Chunk;
 use rpc::shard_entry::ShardEntry;
@@ -45,19 +45,17 @@ struct Counted {
 }
 
 impl Worker {
-    pub fn new(member: Member) -> Result<Self> {
+    /// A worker for these shards, at least one of which is not excluded.
+    pub fn new(member: Member, shards: &[ShardEntry]) -> Result<Self> {
         let joined = &member.membership.joined;
         let settings = &member.resolved.settings;
         let chunk_steps = settings.chunk_steps as usize;
         let lanes = Lanes::new(&member.resolved, joined.index, joined.incarnation, chunk_steps)?;
         let lane_count = settings.lanes as usize;
         let updates = &member.membership.updates;
-        let count = updates.borrow().shards.len();
-        let excluded = excluded(&updates.borrow().shards);
+        let count = shards.len();
+        let excluded = excluded(shards);
         let present: Vec<usize> = (0..count).filter(|shard| !excluded.contains(shard)).collect();
-        if present.is_empty() {
-            bail!("the learner has no shards: start it with --shard");
-        }
         // Assign shards round-robin over the lanes of all actors, so that every shard gets its share.
         let shard_of: Vec<usize> = (0..lane_count)
             .map(|lane| present[(joined.index as usize * lane_count + lane) % present.len()])
