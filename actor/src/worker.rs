@@ -14,7 +14,7 @@ use rpc::shard_entry::ShardEntry;
 use rpc::writer::{ChunkWriter, WriterState};
 use tokio::runtime::Runtime;
 use tokio::time::{Duration, timeout};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::lane::EpisodeEnd;
 use crate::lanes::Lanes;
@@ -224,12 +224,21 @@ impl Worker {
         self.counted = now;
     }
 
-    /// Waits for chunks in flight to be acknowledged, at most `FLUSH_WAIT_MAX` per writer.
+    /// Waits for chunks in flight to be acknowledged, at most `FLUSH_WAIT_MAX` per writer, and logs those that were not.
     fn flush(&self, runtime: &Runtime) {
         for writer in self.writers.iter().flatten() {
             if !writer.state().is_final() {
                 let _ = runtime.block_on(async { timeout(FLUSH_WAIT_MAX, writer.flush()).await });
             }
+        }
+        // After the end of the run, shards discard chunks on purpose.
+        let running = |writer: &&ChunkWriter| writer.state() != WriterState::Finished;
+        let writers: Vec<&ChunkWriter> = self.writers.iter().flatten().filter(running).collect();
+        let chunks: usize = writers.iter().map(|writer| writer.in_flight()).sum();
+        if chunks > 0 {
+            let steps: u64 = writers.iter().map(|writer| writer.steps_in_flight()).sum();
+            let blocked_on = self.blocked_on();
+            warn!(chunks, steps, blocked_on, "unacknowledged chunks dropped, their steps may be lost");
         }
     }
 }
