@@ -1,8 +1,13 @@
 //! Shutdown: signals, and exit when the parent process dies.
 
 use std::io::{Read, stdin};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
+
+/// How long the last log line may delay the exit.
+const LOG_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Exits this process at once when stdin closes.
 ///
@@ -11,25 +16,24 @@ use tokio::signal::unix::{SignalKind, signal};
 /// [`init`](crate::init), so that the reason is logged.
 pub fn exit_with_parent() {
     let read = || {
-        // Writing the log may panic: the reader of stderr may have died with the parent.
-        let _exit = ExitOnDrop;
         let (mut input, mut ignored) = (stdin().lock(), [0; 256]);
         // The library retries interrupted reads. Any other error also means that the parent is gone.
         while input.read(&mut ignored).is_ok_and(|bytes| bytes > 0) {}
-        tracing::info!("stdin closed, exiting with the parent process (--exit-with-parent)");
+        // Logged by another thread: a full pipe behind stderr must not keep this process alive.
+        let (done, logged) = mpsc::channel();
+        let log = move || {
+            tracing::info!("stdin closed, exiting with the parent process (--exit-with-parent)");
+            let _ = done.send(());
+        };
+        if std::thread::Builder::new().spawn(log).is_ok() {
+            let _ = logged.recv_timeout(LOG_WAIT_MAX);
+        }
+        std::process::exit(0);
     };
     std::thread::Builder::new()
         .name("parent-watch".into())
         .spawn(read)
         .expect("the system can start a thread");
-}
-
-struct ExitOnDrop;
-
-impl Drop for ExitOnDrop {
-    fn drop(&mut self) {
-        std::process::exit(0);
-    }
 }
 
 /// Resolves on SIGTERM or SIGINT (Ctrl-C). Until the future is first polled, these signals kill the process.
