@@ -12,7 +12,8 @@ use prometheus::Registry;
 use proto::{Weights, v1};
 use rpc::address::Address;
 use rpc::channel::Credentials;
-use rpc::membership::{Membership, join};
+use rpc::membership::{Membership, join, shards_in_use};
+use rpc::shard_entry::ShardEntry;
 use settings::Resolved;
 use settings::seed::{self, Purpose};
 use telemetry::{Health, TelemetryArgs};
@@ -26,6 +27,10 @@ use crate::worker::Worker;
 
 /// How often a waiting process polls for a stop signal.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// What an actor is blocked on while it has no shard to write to.
+const NO_SHARD: &str = "a shard: all shards of the run are excluded or have not rejoined it yet; start a lost shard again, or \
+                        include others with 'quiver adjust RUN --without-shards none'";
 
 /// Interval of the log line about a wait.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -52,7 +57,8 @@ pub struct Args {
     /// Request this actor index, evicting its current holder [default: the lowest free index]
     #[arg(long)]
     index: Option<u32>,
-    /// Exit when stdin closes, that is, when the parent process has exited
+    /// Exit at once, with code 0, when stdin closes: for launchers that hold the other end of a pipe, so this process ends
+    /// with them. With stdin at /dev/null (systemd, nohup) it exits at its start
     #[arg(long)]
     exit_with_parent: bool,
     #[command(flatten)]
@@ -84,10 +90,10 @@ pub(crate) struct Member {
 impl Args {
     /// Runs the actor to its end.
     pub fn run(&self) -> Result<()> {
+        telemetry::init(&self.telemetry)?;
         if self.exit_with_parent {
             telemetry::exit_with_parent();
         }
-        telemetry::init(&self.telemetry)?;
         // One libtorch thread per process, because many actors share the cores.
         tch::set_num_threads(1);
         if self.lanes == Some(0) {
@@ -104,12 +110,15 @@ impl Args {
         let mut requested_index = self.index;
         while !stop.load(Ordering::Relaxed) {
             let joined = self.join(&runtime, &credentials, requested_index, &metrics, &health, &stop)?;
-            let Some(member) = joined else { break };
+            let Some(mut member) = joined else { break };
             let index = member.membership.joined.index;
             metrics.incarnations.inc();
             let end = match self.evaluate {
                 true => Evaluator::new(member).run(&runtime)?,
-                false => Worker::new(member)?.run(&runtime)?,
+                false => match member.wait_for_shards(&runtime) {
+                    Ok(shards) => Worker::new(member, &shards)?.run(&runtime)?,
+                    Err(end) => end,
+                },
             };
             match end {
                 MembershipEnd::Done => break,
@@ -202,6 +211,32 @@ impl Member {
         self.metrics.weights_version.set(weights.version.number as i64);
         self.metrics.weights_loads.inc();
         Ok(())
+    }
+
+    /// Waits until the run has a shard to write to, and returns all shards. An error says why the membership ended first.
+    pub fn wait_for_shards(
+        &mut self,
+        runtime: &Runtime,
+    ) -> std::result::Result<Vec<ShardEntry>, MembershipEnd> {
+        let mut updates = self.membership.updates.clone();
+        let (started, mut logged_at) = (std::time::Instant::now(), None);
+        loop {
+            if let Some(end) = self.end() {
+                return Err(end);
+            }
+            let wait = runtime.block_on(async { timeout(POLL_INTERVAL, shards_in_use(&mut updates)).await });
+            if let Ok(shards) = wait {
+                self.metrics.set_blocked_on(None);
+                return Ok(shards);
+            }
+            self.metrics.set_blocked_on(Some("shard"));
+            self.health.waiting(NO_SHARD);
+            if logged_at.is_none_or(|at: std::time::Instant| at.elapsed() >= LOG_INTERVAL) {
+                logged_at = Some(std::time::Instant::now());
+                let blocked_seconds = started.elapsed().as_secs_f64();
+                info!(blocked_on = NO_SHARD, blocked_seconds, "actor blocked");
+            }
+        }
     }
 
     /// Waits for weights for which `wanted` is true. An error says why the membership ended first.

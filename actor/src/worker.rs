@@ -7,14 +7,14 @@
 
 use std::time::Instant;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use proto::{Report, v1};
 use replay::Chunk;
 use rpc::shard_entry::ShardEntry;
 use rpc::writer::{ChunkWriter, WriterState};
 use tokio::runtime::Runtime;
 use tokio::time::{Duration, timeout};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::lane::EpisodeEnd;
 use crate::lanes::Lanes;
@@ -45,19 +45,17 @@ struct Counted {
 }
 
 impl Worker {
-    pub fn new(member: Member) -> Result<Self> {
+    /// A worker for these shards, at least one of which is not excluded.
+    pub fn new(member: Member, shards: &[ShardEntry]) -> Result<Self> {
         let joined = &member.membership.joined;
         let settings = &member.resolved.settings;
         let chunk_steps = settings.chunk_steps as usize;
         let lanes = Lanes::new(&member.resolved, joined.index, joined.incarnation, chunk_steps)?;
         let lane_count = settings.lanes as usize;
         let updates = &member.membership.updates;
-        let count = updates.borrow().shards.len();
-        let excluded = excluded(&updates.borrow().shards);
+        let count = shards.len();
+        let excluded = excluded(shards);
         let present: Vec<usize> = (0..count).filter(|shard| !excluded.contains(shard)).collect();
-        if present.is_empty() {
-            bail!("the learner has no shards: start it with --shard");
-        }
         // Assign shards round-robin over the lanes of all actors, so that every shard gets its share.
         let shard_of: Vec<usize> = (0..lane_count)
             .map(|lane| present[(joined.index as usize * lane_count + lane) % present.len()])
@@ -226,12 +224,21 @@ impl Worker {
         self.counted = now;
     }
 
-    /// Waits for chunks in flight to be acknowledged, at most `FLUSH_WAIT_MAX` per writer.
+    /// Waits for chunks in flight to be acknowledged, at most `FLUSH_WAIT_MAX` per writer, and logs those that were not.
     fn flush(&self, runtime: &Runtime) {
         for writer in self.writers.iter().flatten() {
             if !writer.state().is_final() {
                 let _ = runtime.block_on(async { timeout(FLUSH_WAIT_MAX, writer.flush()).await });
             }
+        }
+        // After the end of the run, shards discard chunks on purpose.
+        let running = |writer: &&ChunkWriter| writer.state() != WriterState::Finished;
+        let writers: Vec<&ChunkWriter> = self.writers.iter().flatten().filter(running).collect();
+        let chunks: usize = writers.iter().map(|writer| writer.in_flight()).sum();
+        if chunks > 0 {
+            let steps: u64 = writers.iter().map(|writer| writer.steps_in_flight()).sum();
+            let blocked_on = self.blocked_on();
+            warn!(chunks, steps, blocked_on, "unacknowledged chunks dropped, their steps may be lost");
         }
     }
 }

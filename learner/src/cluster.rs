@@ -65,6 +65,18 @@ pub struct RunMembers {
     pub evaluations: Evaluations,
 }
 
+impl RunMembers {
+    /// Logs evaluations that will probably never be reported: each is a score that the run's record lacks.
+    fn log_superseded(&mut self) {
+        for EvaluationRequest { number, frames, updates, .. } in self.evaluations.take_superseded() {
+            warn!(
+                evaluation = number,
+                frames, updates, "evaluation superseded by a newer one before it was completed"
+            );
+        }
+    }
+}
+
 /// What the training thread uses of its process.
 pub struct ProcessHandles {
     pub metrics: Arc<Metrics>,
@@ -117,7 +129,7 @@ impl TrainingThread {
         let budget = self.resolved.settings.frames.0;
         self.process.metrics.frames.set(self.journal.state.frames as i64);
         let recorded = run::record::evaluations(self.journal.path())?;
-        self.process.metrics.scores.resume(&recorded);
+        self.process.metrics.scores.resume(&recorded, self.journal.state.best);
         if self.journal.state.frames >= budget && self.journal.has_ended() {
             return self.announce_finished_run(&recorded);
         }
@@ -240,6 +252,7 @@ impl TrainingThread {
         if evaluated.is_none() {
             info!(evaluation = number, "evaluation report ignored: unknown or duplicate");
         }
+        self.members.log_superseded();
         self.members.hub.withdraw_evaluation(number);
         evaluated
     }
@@ -252,7 +265,7 @@ impl TrainingThread {
             self.process.events.send(&Event::Evaluation(evaluation.clone()));
         }
         let agent = &evaluated.players[0];
-        self.process.metrics.scores.add(agent);
+        self.process.metrics.scores.add(agent, self.journal.state.best);
         let Evaluation { frames, updates, mean, standard_error, .. } = agent;
         let (games, best) = (agent.scores.len(), self.journal.state.best);
         info!(frames, updates, games, mean, standard_error, best, "evaluation recorded");
@@ -295,6 +308,7 @@ impl TrainingThread {
         let weights = self.members.evaluations.request(weights, request);
         let number = weights.evaluation.map_or(0, |request| request.number);
         self.members.hub.request_evaluation(weights);
+        self.members.log_superseded();
         number
     }
 
@@ -359,7 +373,7 @@ impl TrainingThread {
                     let Some(evaluated) = self.complete_evaluation(played, players) else { continue };
                     if played == number {
                         self.process.metrics.set_blocked_on(None);
-                        self.process.metrics.scores.add(&evaluated.players[0]);
+                        self.process.metrics.scores.add(&evaluated.players[0], self.journal.state.best);
                         return Ok(Some(evaluated.players));
                     }
                     self.record_evaluation(&evaluated)?;

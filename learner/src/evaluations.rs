@@ -1,6 +1,6 @@
 //! Evaluation requests in flight, and the matching of reports to them.
 //!
-//! An evaluator plays the newest request; older ones that no evaluator started are skipped. The weights of a request
+//! An evaluator plays the newest request; older ones that no evaluator started are superseded, which is logged. The weights of a request
 //! are kept until its scores arrive, because they may turn out to be the best so far.
 
 use std::collections::BTreeMap;
@@ -18,6 +18,10 @@ const REQUESTS_MAX: usize = 4;
 pub struct Evaluations {
     next: u64,
     requests: BTreeMap<u64, Arc<Weights>>,
+    /// Requests that were not reported when a newer one was, or that were dropped, until the log has them.
+    superseded: Vec<EvaluationRequest>,
+    /// All requests up to this number are reported or superseded.
+    settled: u64,
 }
 
 /// An evaluation whose scores have arrived.
@@ -32,7 +36,8 @@ pub struct Evaluated {
 impl Evaluations {
     /// No requests yet. Their numbers are unique over all starts of the learner.
     pub fn new(learner_incarnation: u32) -> Self {
-        Self { next: u64::from(learner_incarnation) << 32, requests: BTreeMap::new() }
+        let next = u64::from(learner_incarnation) << 32;
+        Self { next, requests: BTreeMap::new(), superseded: Vec::new(), settled: next }
     }
 
     /// Assigns the request a number, attaches it to the weights and keeps both until the report.
@@ -41,10 +46,28 @@ impl Evaluations {
         weights.evaluation = Some(EvaluationRequest { number: self.next, ..request });
         let weights = Arc::new(weights);
         self.requests.insert(self.next, weights.clone());
-        while self.requests.len() > REQUESTS_MAX {
-            self.requests.pop_first();
+        while self.requests.len() > REQUESTS_MAX
+            && let Some((&oldest, _)) = self.requests.first_key_value()
+        {
+            self.supersede(oldest);
+            self.requests.remove(&oldest);
         }
         weights
+    }
+
+    /// Requests that were superseded since the last call: no evaluator started them before a newer one, unless it is
+    /// still playing.
+    pub fn take_superseded(&mut self) -> Vec<EvaluationRequest> {
+        std::mem::take(&mut self.superseded)
+    }
+
+    /// Marks every request up to this number as superseded, once.
+    fn supersede(&mut self, last: u64) {
+        if last > self.settled {
+            let open = self.requests.range(self.settled + 1..=last);
+            self.superseded.extend(open.filter_map(|(_, weights)| weights.evaluation));
+            self.settled = last;
+        }
     }
 
     /// Matches a report to its request. `None` if there is none: a repeated report, or one for an earlier learner.
@@ -55,6 +78,7 @@ impl Evaluations {
         policy: EvaluationPolicy,
     ) -> Option<Evaluated> {
         let weights = self.requests.remove(&number)?;
+        self.supersede(number);
         let request = weights.evaluation?;
         // Baselines do not train: their frames and updates are 0.
         let evaluation = |PlayerScores { name, scores }| {
@@ -101,5 +125,24 @@ mod tests {
             evaluations.request(weights(), REQUEST);
         }
         assert_eq!(evaluations.requests.len(), REQUESTS_MAX);
+        assert_eq!(evaluations.take_superseded().len(), 10 - REQUESTS_MAX);
+    }
+
+    #[test]
+    fn requests_older_than_a_completed_one_are_superseded_once_and_may_still_be_reported() {
+        let mut evaluations = Evaluations::new(0);
+        let numbers: Vec<u64> = [0, 10, 20, 30]
+            .map(|frames| {
+                let request = EvaluationRequest { frames, ..REQUEST };
+                evaluations.request(weights(), request).evaluation.unwrap().number
+            })
+            .to_vec();
+        let mut superseded_by = |number| {
+            assert!(evaluations.complete(number, agent(&[1.0]), EvaluationPolicy::Greedy).is_some());
+            evaluations.take_superseded().iter().map(|request| request.frames).collect::<Vec<_>>()
+        };
+        assert_eq!(superseded_by(numbers[1]), [0]);
+        assert!(superseded_by(numbers[0]).is_empty(), "a second evaluator was still playing it");
+        assert_eq!(superseded_by(numbers[3]), [20]);
     }
 }

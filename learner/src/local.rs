@@ -123,6 +123,7 @@ impl Replay for LocalReplay {
             samples: counters.samples,
             samples_per_insert: None,
             blocked_on: (counters.samples == 0).then(filling),
+            reachable: vec![0],
         }
     }
 }

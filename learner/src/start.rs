@@ -84,7 +84,8 @@ pub struct Args {
     /// Print events as JSON lines on standard output, for a launcher
     #[arg(long)]
     events: bool,
-    /// Exit when stdin closes, that is, when the parent process has exited
+    /// Exit at once, with code 0, when stdin closes: for launchers that hold the other end of a pipe, so this process ends
+    /// with them. With stdin at /dev/null (systemd, nohup) it exits at its start
     #[arg(long)]
     exit_with_parent: bool,
     #[command(flatten)]
@@ -113,10 +114,10 @@ struct Access {
 impl Args {
     /// Runs the learner to its end.
     pub fn run(&self) -> Result<()> {
+        telemetry::init(&self.telemetry)?;
         if self.exit_with_parent {
             telemetry::exit_with_parent();
         }
-        telemetry::init(&self.telemetry)?;
         self.listen.check_exposure(self.secrets.is_some(), self.insecure)?;
         let access = self.access()?;
         let resolved = Resolved::from_file(&self.config)?;

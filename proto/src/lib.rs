@@ -15,6 +15,7 @@ mod steps;
 pub use batch::{BatchBuilder, BatchItem, PackedBatch};
 pub use convert::{Invalid, StoreSpec, Updates};
 pub use play::{EpisodeReport, EvaluationRequest, PlayerScores, Report, Weights};
+pub use steps::agent_steps;
 #[allow(clippy::all, unused_qualifications, reason = "generated")]
 pub mod v1 {
     tonic::include_proto!("quiver.v1");

@@ -26,6 +26,12 @@ pub(crate) fn check(steps: &v1::Steps, count: usize) -> Result<(), Invalid> {
     same("weights_numbers", steps.weights_numbers.len(), count)
 }
 
+/// Steps of a chunk that have an action: all but final observations.
+pub fn agent_steps(chunk: &v1::Chunk) -> u64 {
+    let is_taken = |&&flags: &&u8| flags & FINAL == 0;
+    chunk.steps.as_ref().map_or(0, |steps| steps.flags.iter().filter(is_taken).count() as u64)
+}
+
 /// One step of checked columns, `None` for a final observation. Actions must be below `actions`.
 pub(crate) fn taken(steps: &v1::Steps, index: usize, actions: u16) -> Result<Option<Taken>, Invalid> {
     let flags = steps.flags[index];

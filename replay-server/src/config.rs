@@ -17,6 +17,8 @@ use crate::location::StoreLocation;
 /// Default share of the machine's memory that a store may use. The rest is for the system, messages in flight and other
 /// processes.
 const MEMORY_SHARE: f64 = 0.8;
+/// Default of --fsync for a shard with files.
+const FSYNC_DEFAULT: Fsync = Fsync::Every(Duration::from_secs(10));
 /// Characters in a shard id given with --id.
 const ID_CHARACTERS_MAX: usize = 128;
 
@@ -49,19 +51,19 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 
-    /// When to flush files to disk: none (leave it to the system), every N seconds, or always (before each
-    /// acknowledgement). Only protects against power loss: a killed process loses nothing in any case
-    #[arg(long, value_name = "none|SECONDS|always", default_value = "10")]
-    pub fsync: Fsync,
+    /// When to flush the files of --data-dir to disk: none (leave it to the system), every N seconds, or always (before
+    /// each acknowledgement). Protects against power loss; a killed process loses no file in any case [default: 10]
+    #[arg(long, value_name = "none|SECONDS|always")]
+    pub fsync: Option<Fsync>,
 
     /// Start with the contents and the id of this snapshot (made by `quiver snapshot`). With --data-dir, the shard
     /// takes the first slot that no other shard has locked, and this slot must be empty
     #[arg(long, value_name = "FILE")]
     pub restore: Option<PathBuf>,
 
-    /// The shard's permanent id for learner and actors [default: random; with --data-dir, the slot's id; with
-    /// --restore, the snapshot's id]
-    #[arg(long, value_name = "NAME", conflicts_with = "data_dir")]
+    /// The shard's permanent id for learner and actors. Not with --data-dir, where the slot has an id, or --restore, where
+    /// the snapshot has one [default: random]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["data_dir", "restore"])]
     pub id: Option<String>,
 
     /// The most memory that the learner may configure, such as 8GiB [default: 80% of the machine's memory; no limit
@@ -73,7 +75,8 @@ pub struct Args {
     #[arg(long)]
     pub exit_with_run: bool,
 
-    /// Exit when stdin closes, that is, when the parent process has exited
+    /// Exit at once, with code 0, when stdin closes: for launchers that hold the other end of a pipe, so the shard ends
+    /// with them. With stdin at /dev/null (systemd, nohup) it exits at its start
     #[arg(long)]
     pub exit_with_parent: bool,
 
@@ -189,8 +192,13 @@ impl TryFrom<&Args> for Config {
                     * MEMORY_SHARE) as u64
             }
         };
+        ensure!(
+            args.data_dir.is_some() || matches!(args.fsync, None | Some(Fsync::Never)),
+            "--fsync needs --data-dir: this shard keeps everything in memory, so there are no files to flush"
+        );
         let (listen, data_dir, restore) = (args.listen.clone(), args.data_dir.clone(), args.restore.clone());
-        let (fsync, exit_with_run, secrets) = (args.fsync, args.exit_with_run, args.secrets.clone());
+        let fsync = args.fsync.unwrap_or(FSYNC_DEFAULT);
+        let (exit_with_run, secrets) = (args.exit_with_run, args.secrets.clone());
         Ok(Self { listen, secrets, id, data_dir, fsync, restore, memory_limit, exit_with_run })
     }
 }
@@ -238,6 +246,7 @@ mod tests {
         assert!(refused(&["--listen", "nowhere"]).contains("no port"));
         assert!(refused(&["--fsync", "sometimes"]).contains("none, always or a number of seconds"));
         assert!(refused(&["--id", "a", "--data-dir", "b"]).contains("cannot be used with"));
+        assert!(refused(&["--id", "a", "--restore", "b"]).contains("cannot be used with '--restore"));
     }
 
     #[test]
@@ -253,9 +262,19 @@ mod tests {
 
     #[test]
     fn fsync_parses_none_seconds_and_always() {
-        let fsync = |text| config(&["--fsync", text]).unwrap().fsync;
+        let fsync = |text| config(&["--data-dir", "d", "--fsync", text]).unwrap().fsync;
         assert_eq!(fsync("none"), Fsync::Never);
         assert_eq!(fsync("0.5"), Fsync::Every(Duration::from_millis(500)));
         assert_eq!(fsync("always"), Fsync::Always);
+        assert_eq!(config(&["--data-dir", "d"]).unwrap().fsync, Fsync::Every(Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn a_shard_without_files_refuses_to_flush_them() {
+        for fsync in ["always", "5"] {
+            let refused = config(&["--fsync", fsync]).unwrap_err().to_string();
+            assert!(refused.contains("--fsync needs --data-dir"), "{refused}");
+        }
+        assert_eq!(config(&["--fsync", "none"]).unwrap().fsync, Fsync::Never);
     }
 }

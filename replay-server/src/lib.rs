@@ -33,4 +33,4 @@ mod writers;
 pub use config::{Args, Config};
 pub use refusal::Refusal;
 pub use router::ReplayRouter;
-pub use server::Server;
+pub use server::{BoundServer, Server};

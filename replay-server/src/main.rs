@@ -1,10 +1,10 @@
-//! One replay shard as a process: parse the flags, start logging, serve, drain. `service.rs` has the RPCs, `shard.rs`
+//! One replay shard as a process: parse the flags, start logging, serve health, open the store, serve, stop. `service.rs` has the RPCs, `shard.rs`
 //! the decisions, the crate `replay` the data structure.
 #![forbid(unsafe_code)]
 
 use clap::Parser;
 use prometheus::Registry;
-use replay_server::{Args, Config, Server};
+use replay_server::{Args, BoundServer, Config};
 use telemetry::Health;
 use tokio::runtime;
 use tracing::info;
@@ -36,9 +36,14 @@ fn run(args: &Args) -> anyhow::Result<()> {
 
 async fn serve(args: &Args, config: &Config) -> anyhow::Result<()> {
     let (registry, health) = (Registry::new(), Health::new());
-    let server = Server::bind(config, &registry).await?;
+    let bound = BoundServer::bind(config, &registry).await?;
+    health.starting(match (&config.restore, &config.data_dir) {
+        (Some(_), _) => "restoring the snapshot",
+        (None, Some(_)) => "recovering the data directory",
+        (None, None) => "creating an empty shard",
+    });
+    telemetry::serve(&args.telemetry, "shard", registry, health.clone()).await?;
+    let server = bound.open(config)?;
     info!(shard_id = server.id(), "shard started");
-    let name = format!("shard {}", server.id());
-    telemetry::serve(&args.telemetry, &name, registry, health.clone()).await?;
     server.run(&health, telemetry::shutdown_signal()).await
 }

@@ -30,6 +30,15 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a shard that exits with its run keeps serving after the end, so that its writers receive Finished.
 const RUN_END_DELAY: Duration = Duration::from_secs(2);
 
+/// The bound address of a shard whose store is not open yet. Recovery may take minutes, and the process serves its
+/// health meanwhile.
+pub struct BoundServer {
+    listener: Listener,
+    edge: Edge,
+    registry: Registry,
+    started: Instant,
+}
+
 /// A shard that listens, but does not answer yet.
 pub struct Server {
     listener: Listener,
@@ -41,17 +50,23 @@ pub struct Server {
     run_finished: Option<watch::Receiver<bool>>,
 }
 
-impl Server {
-    /// Opens the shard and binds the address.
+impl BoundServer {
+    /// Binds the address.
     pub async fn bind(config: &Config, registry: &Registry) -> anyhow::Result<Self> {
         let edge = Edge::register(registry)?;
-        let metrics = Metrics::register(registry);
         let gate = Gate::load(config.secrets.as_deref(), &edge)?;
         let listener = Listener::bind(&config.listen, edge.clone(), gate).await?;
-        let started = Instant::now();
+        Ok(Self { listener, edge, registry: registry.clone(), started: Instant::now() })
+    }
+
+    /// Opens the shard: restores the snapshot, or recovers the data directory.
+    pub fn open(self, config: &Config) -> anyhow::Result<Server> {
+        let Self { listener, edge, registry, started } = self;
         let location = config.location()?;
         let (id, durable) = (location.id().to_owned(), location.is_durable());
         let shard = Shard::open(location, config.memory_limit)?;
+        // Only now: a scrape during recovery would see totals of 0, and the next one a jump to the recovered totals.
+        let metrics = Metrics::register(&registry);
         log_recovery(&shard, &metrics, started);
         let sync_each = durable && config.fsync == Fsync::Always;
         let (shard, shard_dropped) = SharedShard::new(shard, metrics.clone(), sync_each);
@@ -74,7 +89,14 @@ impl Server {
         };
         let service = Arc::new(ReplayService::new(context));
         let run_finished = config.exit_with_run.then_some(run_finished);
-        Ok(Self { listener, service, shard, shard_dropped, stop, run_finished })
+        Ok(Server { listener, service, shard, shard_dropped, stop, run_finished })
+    }
+}
+
+impl Server {
+    /// Binds the address and opens the shard.
+    pub async fn bind(config: &Config, registry: &Registry) -> anyhow::Result<Self> {
+        BoundServer::bind(config, registry).await?.open(config)
     }
 
     /// The shard's permanent id.

@@ -15,7 +15,7 @@ use replay::store::inspect::TableInspection;
 use replay::store::{Recovered, Storage};
 use replay::{
     Allowance, Chunk, Draw, EpisodeErrors, Inserted, ItemKey, ShardStatus, SnapshotWriter, Store,
-    TableStatus, Updated,
+    StoreOptions, TableStatus, Updated,
 };
 
 use crate::location::StoreLocation;
@@ -24,7 +24,7 @@ use crate::refusal::Refusal;
 mod spec;
 
 pub use spec::Change;
-use spec::{TableChange, check_memory, check_same, manifest, spec_of};
+use spec::{apply, check_memory, check_same, manifest, spec_of};
 
 /// The learner that makes a call.
 #[derive(Clone, Debug, PartialEq)]
@@ -143,8 +143,9 @@ impl Shard {
         Ok(InsertDecision::Stored(configured.store.insert(&chunk)?))
     }
 
-    /// Samples the items at these points of a table's mass; none if the mass is 0. If they do not all fit into a reply,
-    /// the call is refused and counts no samples, except that a table with `max_times_sampled` returns as many as fit.
+    /// Applies `allowance` and `updates`, then samples the items at these points of a table's mass; none if the mass is 0.
+    /// If they do not all fit into a reply, the call is refused and counts no samples, but allowance and updates stay
+    /// applied. A table with `max_times_sampled` returns as many as fit instead.
     pub fn sample(
         &mut self,
         learner: &LearnerIdentity,
@@ -153,9 +154,10 @@ impl Shard {
         allowance: Option<Allowance>,
         updates: Option<&Updates>,
     ) -> Result<(BatchBuilder, Updated), Refusal> {
-        let Some(configured) = self.accept_learner(learner)? else { return Ok(Default::default()) };
+        let Some(configured) = self.check_learner(learner)? else { return Ok(Default::default()) };
         configured.check_table(table)?;
         updates.map_or(Ok(()), |updates| configured.check_table(updates.table))?;
+        let configured = self.accept_learner(learner)?;
         configured.set_allowance(allowance);
         let (updated, _) = updates.map(|updates| configured.update(updates)).transpose()?.unwrap_or_default();
         let mut batch = BatchBuilder::new(points.len());
@@ -186,13 +188,15 @@ impl Shard {
         learner: &LearnerIdentity,
         updates: &Updates,
     ) -> Result<(Updated, u64), Refusal> {
-        match self.accept_learner(learner)? {
-            Some(configured) => configured.update(updates),
-            None => Ok((Updated { applied: 0, stale: updates.priorities.len() as u64 }, 0)),
-        }
+        let Some(configured) = self.check_learner(learner)? else {
+            return Ok((Updated { applied: 0, stale: updates.priorities.len() as u64 }, 0));
+        };
+        configured.check_table(updates.table)?;
+        self.accept_learner(learner)?.update(updates)
     }
 
-    /// Sets the allowance. The first grant also configures the shard and assigns it to the learner's run.
+    /// Sets the allowance. The first grant also configures the shard and assigns it to the learner's run. A refused grant
+    /// changes nothing: a learner with a wrong configuration must not replace the one that trains.
     pub fn grant(
         &mut self,
         learner: &LearnerIdentity,
@@ -200,44 +204,33 @@ impl Shard {
         allowance: Option<Allowance>,
         finished: bool,
     ) -> Result<(), Refusal> {
-        if self.configured.is_none() {
-            let spec = spec.ok_or(proto::Invalid::Missing("store"))?;
-            self.configured = Some(self.create(learner, spec)?);
-        } else if self.accept_learner(learner)?.is_some()
-            && let Some(spec) = spec
-        {
-            self.reconfigure(&spec)?;
+        match self.check_learner(learner)? {
+            None => {
+                let spec = spec.ok_or(proto::Invalid::Missing("store"))?;
+                self.configured = Some(self.create(learner, spec)?);
+            }
+            Some(configured) => {
+                if let Some(spec) = spec {
+                    check_same(&configured.spec, &spec)?;
+                    self.change_options(spec.options)?;
+                }
+            }
         }
-        let Some(configured) = &mut self.configured else { return Ok(()) };
+        let configured = self.accept_learner(learner)?;
         configured.set_allowance(allowance);
-        if finished && !configured.finished {
-            configured.finished = true;
-            self.save_manifest()?;
-        }
-        Ok(())
+        let ends = finished && !configured.finished;
+        if ends { self.save_run(learner.incarnation, true) } else { Ok(()) }
     }
 
     /// Changes a table while the shard serves. The whole change is checked before any of it is applied.
     pub fn configure(&mut self, change: &Change) -> Result<(), Refusal> {
-        let limit = self.memory_limit;
-        let configured = self.configured.as_mut().ok_or(Refusal::NotConfigured)?;
+        let configured = self.configured.as_ref().ok_or(Refusal::NotConfigured)?;
         let table = configured.table_index(&change.table)?;
         let mut options = configured.store.options().clone();
         let changed = &mut options.tables[table];
         changed.capacity = change.capacity.unwrap_or(changed.capacity);
         changed.priority_exponent = change.priority_exponent.unwrap_or(changed.priority_exponent);
-        options.check()?;
-        check_memory(&options, limit)?;
-        let TableChange { capacity, exponent } =
-            TableChange::between(configured.store.options(), &options, table);
-        if let Some(capacity) = capacity {
-            configured.store.set_capacity(table, capacity).map_err(Refusal::store_error)?;
-        }
-        if let Some(exponent) = exponent {
-            configured.store.set_priority_exponent(table, exponent)?;
-        }
-        configured.spec = Arc::new(StoreSpec { options, ..(*configured.spec).clone() });
-        self.save_manifest()
+        self.change_options(options)
     }
 
     /// The run and the configuration, once a learner has sent them.
@@ -337,42 +330,50 @@ impl Shard {
         })
     }
 
-    /// Accepts a learner of this run that no newer one has replaced. A shard without configuration returns `None` and
-    /// does not record the learner, which may be of another run.
-    fn accept_learner(&mut self, learner: &LearnerIdentity) -> Result<Option<&mut Configured>, Refusal> {
-        let Some(configured) = &mut self.configured else { return Ok(None) };
+    /// Checks that a learner is of this run and that no newer one has replaced it. A shard without configuration returns
+    /// `None` and does not record the learner, which may be of another run.
+    fn check_learner(&self, learner: &LearnerIdentity) -> Result<Option<&Configured>, Refusal> {
+        let Some(configured) = &self.configured else { return Ok(None) };
         configured.check_run(&learner.run)?;
         if learner.incarnation < configured.learner {
             return Err(Refusal::LearnerReplaced { given: learner.incarnation, newest: configured.learner });
         }
-        if learner.incarnation > configured.learner {
+        Ok(Some(configured))
+    }
+
+    /// Makes a checked learner the newest, which replaces older ones. Call when the rest of its call is checked too.
+    fn accept_learner(&mut self, learner: &LearnerIdentity) -> Result<&mut Configured, Refusal> {
+        if self.configured.as_ref().is_some_and(|configured| learner.incarnation > configured.learner) {
             // A learner that calls after the end of the run continues it, unless its next grant says finished again.
-            (configured.learner, configured.finished) = (learner.incarnation, false);
-            self.save_manifest()?;
+            self.save_run(learner.incarnation, false)?;
         }
-        Ok(self.configured.as_mut())
+        self.configured.as_mut().ok_or(Refusal::NotConfigured)
     }
 
-    /// Applies a repeated configuration: changes what can change, and refuses any other difference.
-    fn reconfigure(&mut self, spec: &StoreSpec) -> Result<(), Refusal> {
-        let configured = self.configured.as_ref().ok_or(Refusal::NotConfigured)?;
-        check_same(&configured.spec, spec)?;
-        let ours = configured.store.options();
-        let tables = ours.tables.iter().zip(&spec.options.tables).enumerate();
-        let changes: Vec<Change> = tables
-            .map(|(index, (ours_table, _))| {
-                let TableChange { capacity, exponent } = TableChange::between(ours, &spec.options, index);
-                Change { table: ours_table.name.clone(), capacity, priority_exponent: exponent }
-            })
-            .filter(|change| change.capacity.is_some() || change.priority_exponent.is_some())
-            .collect();
-        changes.iter().try_for_each(|change| self.configure(change))
-    }
-
-    fn save_manifest(&mut self) -> Result<(), Refusal> {
-        let Some(configured) = &self.configured else { return Ok(()) };
-        let manifest = self.manifest(configured)?;
+    /// Checks all options, then applies and persists them. They differ from the current ones only in what can change.
+    fn change_options(&mut self, options: StoreOptions) -> Result<(), Refusal> {
+        let configured = self.configured.as_mut().ok_or(Refusal::NotConfigured)?;
+        if *configured.store.options() == options {
+            return Ok(());
+        }
+        options.check()?;
+        check_memory(&options, self.memory_limit)?;
+        apply(&mut configured.store, &options)?;
+        configured.spec = Arc::new(StoreSpec { options, ..(*configured.spec).clone() });
+        let manifest = self.manifest(self.configured.as_ref().ok_or(Refusal::NotConfigured)?)?;
         self.location.save_manifest(manifest)
+    }
+
+    /// Changes the newest learner and whether the run has ended: on disk first, so that a failure changes nothing.
+    fn save_run(&mut self, learner: u32, finished: bool) -> Result<(), Refusal> {
+        let configured = self.configured.as_ref().ok_or(Refusal::NotConfigured)?;
+        let mut manifest = self.manifest(configured)?;
+        (manifest.learner, manifest.finished) = (learner, finished);
+        self.location.save_manifest(manifest)?;
+        if let Some(configured) = &mut self.configured {
+            (configured.learner, configured.finished) = (learner, finished);
+        }
+        Ok(())
     }
 
     fn manifest(&self, configured: &Configured) -> Result<StoreManifest, Refusal> {

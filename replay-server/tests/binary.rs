@@ -89,6 +89,26 @@ fn it_exits_when_its_parent_does() {
     let mut process = Process::start(None, &[]);
     drop(process.child.stdin.take());
     assert!(process.ended().success());
+    let log = process.log();
+    assert!(log.contains("stdin closed, exiting with the parent process (--exit-with-parent)"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_shows_its_health_while_it_restores() {
+    let folder = tempfile::tempdir().unwrap();
+    let snapshot = folder.path().join("snapshot");
+    // Opening a pipe blocks until there is a writer, so the restore lasts as long as this test wants.
+    assert!(std::process::Command::new("mkfifo").arg(&snapshot).status().unwrap().success());
+    let mut process = Process::spawn(None, &["--restore", snapshot.to_str().unwrap()]);
+    until(async || process.status_file().exists()).await;
+    let (head, text) = process.page("/healthz");
+    assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+    assert_eq!(text, "restoring the snapshot\n");
+    let (_, metrics) = process.page("/metrics");
+    assert!(!metrics.contains("quiver_replay_inserts_total"), "totals appear when they are known");
+    drop(std::fs::OpenOptions::new().write(true).open(&snapshot).unwrap());
+    assert!(!process.ended().success());
+    assert!(process.log().contains("--restore"), "{}", process.log());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -387,6 +387,27 @@ async fn updates_that_come_with_a_request_are_applied_before_it_draws() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_writer_counts_chunks_and_steps_until_they_are_acknowledged() {
+    let (running, mut client) = Running::granted(0).await;
+    let place = ShardEntry::fixed(running.address.clone());
+    let writer = ChunkWriter::spawn(0, place, Credentials::none(), hello(3, 9), 2, 0);
+    let mut steps = 0;
+    for sequence in 0..2 {
+        let chunk = chunk_for(LaneKey { actor: 3, incarnation: 9, lane: 0 }, sequence, 1);
+        steps += proto::agent_steps(&proto::convert::chunk_message(chunk.clone()));
+        writer.send(chunk).await.unwrap();
+    }
+    assert!(steps > 2, "{steps}");
+    let blocked = tokio::time::timeout(Duration::from_millis(200), writer.flush()).await;
+    assert!(blocked.is_err(), "nothing is acknowledged without an allowance");
+    assert_eq!((writer.in_flight(), writer.steps_in_flight()), (2, steps));
+    client.grant(grant(1, running.allowance(100))).await.unwrap();
+    patiently(writer.flush()).await.unwrap();
+    assert_eq!((writer.in_flight(), writer.steps_in_flight()), (0, 0));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_writer_that_finds_another_shard_pauses_longer_each_time_and_loses_nothing() {
     let (running, _) = Running::granted(1000).await;
     let name = Arc::new(Mutex::new("another".to_owned()));

@@ -109,7 +109,11 @@ fn contents(
         number(counts.inserts),
         number(shard.allowance.saturating_sub(shard.inserts()))
     )?;
-    writeln!(page, "  samples    {} ({samples:.0}/s), {ratio:.2} per insert", number(counts.samples))?;
+    writeln!(
+        page,
+        "  samples    {} ({samples:.0}/s), {ratio:.2} per insert with filling",
+        number(counts.samples)
+    )?;
     writeln!(
         page,
         "  removed    {} by capacity, {} by the ring's size, {} at max_times_sampled, {} undecodable",
@@ -283,6 +287,24 @@ mod tests {
     fn numbers_have_commas_and_times_a_unit() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(number), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([1.5, 200.0, 9000.0].map(duration), ["1 s", "3 min", "2.5 h"]);
+    }
+
+    #[test]
+    fn the_ratio_of_all_inserts_is_not_named_like_the_learners_ratio() {
+        let counters = replay::TableCounters { samples: 250, inserts: 100, ..Default::default() };
+        let tables = vec![replay::TableStatus { counters, ..Default::default() }];
+        let now = Inspection {
+            address: "shard:1".parse().unwrap(),
+            at: std::time::Instant::now(),
+            info: v1::InfoReply::default(),
+            status: replay::ShardStatus { tables, ..Default::default() },
+            table: 0,
+            contents: None,
+        };
+        let mut page = String::new();
+        contents(&mut page, &now, &now, &v1::Store::default(), 1).unwrap();
+        // The learner's ratio leaves out the inserts before sampling starts.
+        assert!(page.contains("2.50 per insert with filling\n"), "{page}");
     }
 
     #[test]

@@ -78,6 +78,11 @@ fn an_operator_can_exclude_a_shard_and_include_it_again() {
     adjust(&cluster, "without_shards", "1").unwrap();
     cluster.moves_on(&[0]);
     until("the lanes of the lost shard write to the other", || lanes(&cluster, 0).len() == 4);
+    // The list is replaced, so this would leave only the lost shard.
+    let status = adjust(&cluster, "without_shards", "0").unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+    assert!(status.message().contains("without_shards leaves only shard 1"), "{status}");
+    cluster.moves_on(&[0]);
 
     let members = |cluster: &Cluster| cluster.learner.metric("quiver_learner_members{role=\"actor\"}");
     until("no member follows the learner twice", || members(&cluster) == 2.0);

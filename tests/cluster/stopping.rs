@@ -4,6 +4,8 @@
 use std::cell::Cell;
 use std::slice;
 
+use rustix::process::Signal;
+
 use crate::harness::Cluster;
 use crate::process::{Process, until};
 
@@ -150,6 +152,21 @@ fn when_one_process_is_stopped_the_others_report_it() {
     cluster.shards[0].resume();
     cluster.shards[1].resume();
     cluster.moves_on(&[0, 1]);
+}
+
+#[test]
+fn a_blocked_actor_that_is_asked_to_stop_logs_what_it_drops() {
+    let mut cluster = cluster();
+    cluster.learner.stop();
+    let actor = &mut cluster.actors[0];
+    until("the actor is blocked", || actor.metric("quiver_actor_blocked{on=\"shard\"}") == 1.0);
+    actor.signal(Signal::TERM);
+    assert!(actor.end().success(), "{}", actor.log());
+    let log = actor.log();
+    let line = log.lines().find(|line| line.contains("unacknowledged chunks dropped"));
+    let line = line.unwrap_or_else(|| panic!("no loss is logged: {log}"));
+    assert!(line.contains("WARN") && line.contains("chunks=") && line.contains("steps="), "{line}");
+    cluster.learner.resume();
 }
 
 #[test]

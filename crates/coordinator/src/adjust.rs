@@ -6,6 +6,7 @@
 use envs::Spec;
 use proto::StoreSpec;
 use replay::{Remover, ReplayStatus, Sampler, StoreOptions, TableOptions};
+use rpc::shard_entry::ShardEntry;
 use run::adjusted::Changes;
 use settings::Resolved;
 use settings::Settings;
@@ -53,6 +54,34 @@ fn check_room(settings: &Settings, shards: usize, held: &ReplayStatus) -> Result
         }
     }
     Ok(())
+}
+
+/// Checks that a change of `without_shards` leaves a shard to write to. That is one that answers now. While none answers,
+/// it is one that the run does not do without already, because such a shard may be gone.
+pub fn check_remaining(
+    before: &Settings,
+    after: &Settings,
+    shards: &[ShardEntry],
+    reachable: &[usize],
+) -> Result<(), String> {
+    let without = &after.without_shards.0;
+    if *without == before.without_shards.0 {
+        return Ok(());
+    }
+    let used = (0..shards.len()).filter(|&shard| !shards[shard].excluded);
+    let live: Vec<usize> = if reachable.is_empty() { used.collect() } else { reachable.to_vec() };
+    if live.iter().any(|shard| !without.contains(shard)) {
+        return Ok(());
+    }
+    let text = |shards: Vec<usize>| shards.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let remaining = (0..shards.len()).filter(|shard| !without.contains(shard)).collect();
+    Err(format!(
+        "without_shards leaves only shard {}, which does not answer or is not part of the run now; the run has shard {}. The \
+         value replaces the whole list: name only shards that are lost. To exchange one shard for another, first include \
+         the other and wait until it answers",
+        text(remaining),
+        text(live)
+    ))
 }
 
 /// The settings after `changes` to a run of `shards` shards that hold `held`, or why the changes are refused.
@@ -155,6 +184,30 @@ mod tests {
         assert!(change_of(few, 0, "without_shards", "none").is_ok());
         let most: Vec<_> = (0..999_999).map(|number| number.to_string()).collect();
         assert!(change_of(few, 0, "without_shards", &most.join(",")).unwrap_err().contains("min_size"));
+    }
+
+    #[test]
+    fn a_change_that_leaves_no_live_shard_is_refused() {
+        let entry = |excluded| ShardEntry { excluded, ..ShardEntry::unnamed("shard:1".parse().unwrap()) };
+        let before = Layers::default().resolve(Some("pong")).unwrap().settings;
+        // Shard 1 is excluded: by the settings, or because it has not rejoined yet.
+        let shards = [entry(false), entry(true), entry(false)];
+        let check = |without: &str, reachable: &[usize]| {
+            let mut after = before.clone();
+            after.set("without_shards", without).unwrap().unwrap();
+            check_remaining(&before, &after, &shards, reachable)
+        };
+        assert!(check("0", &[0, 2]).is_ok());
+        let refused = check("0", &[0]).unwrap_err();
+        assert!(
+            refused.contains("leaves only shard 1, 2,") && refused.contains("the run has shard 0."),
+            "{refused}"
+        );
+        assert!(check("0,2", &[0, 2]).is_err());
+        // While none answers, one that may come back is enough.
+        assert!(check("0", &[]).is_ok());
+        assert!(check("0,2", &[]).is_err());
+        assert!(check("none", &[]).is_ok(), "other settings can still be changed");
     }
 
     #[test]

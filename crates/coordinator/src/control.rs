@@ -292,6 +292,7 @@ impl Control {
             samples: self.samples,
             samples_per_insert: self.ratio(),
             blocked_on: None,
+            reachable: (0..self.shards.len()).filter(|&shard| self.shards[shard].present).collect(),
         }
     }
 

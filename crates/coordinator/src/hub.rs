@@ -108,10 +108,11 @@ impl Hub {
     /// Changes settings of the run: all of the changes are applied and saved, or none.
     pub fn adjust(&self, changes: &Changes) -> Result<Resolved, String> {
         let mut outcome = Err("no settings to change: name at least one".to_owned());
-        let (held, shards) = (self.replay_status(), self.inputs.shards.borrow().len());
+        let (held, shards) = (self.replay_status(), self.shards());
         self.resolved.send_if_modified(|resolved| {
             // Saved before it takes effect: a learner that dies now restarts with the change.
-            outcome = adjust::changed(resolved, changes, shards, &held).and_then(|changed| {
+            outcome = adjust::changed(resolved, changes, shards.len(), &held).and_then(|changed| {
+                adjust::check_remaining(&resolved.settings, &changed.settings, &shards, &held.reachable)?;
                 adjusted::save(&self.directory, changes).map_err(|error| error.to_string())?;
                 Ok(changed)
             });

@@ -109,4 +109,7 @@ pub struct ReplayStatus {
     pub samples_per_insert: Option<f64>,
     /// What sampling is blocked on, if it is.
     pub blocked_on: Option<String>,
+    /// Numbers of the shards that answer. Only within the learner's process.
+    #[serde(skip)]
+    pub reachable: Vec<usize>,
 }

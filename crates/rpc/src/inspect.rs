@@ -126,7 +126,7 @@ impl Inspection {
             "largest_priority": held.largest_priority,
             "inserts": counts.inserts,
             "samples": counts.samples,
-            "samples_per_insert": (counts.inserts > 0).then(|| counts.samples as f64 / counts.inserts as f64),
+            "samples_per_insert_with_filling": (counts.inserts > 0).then(|| counts.samples as f64 / counts.inserts as f64),
             "inserts_per_second": rates.map(|(inserts, _)| inserts),
             "samples_per_second": rates.map(|(_, samples)| samples),
             "evicted": counts.evicted,

@@ -59,6 +59,16 @@ pub struct WeightsUpdate {
     pub shards: Vec<ShardEntry>,
 }
 
+/// Waits until the run has a shard that it does not do without. Returns the shard directory then. Cancel-safe.
+pub async fn shards_in_use(updates: &mut watch::Receiver<WeightsUpdate>) -> Vec<ShardEntry> {
+    let is_used = |update: &WeightsUpdate| update.shards.iter().any(|entry| !entry.excluded);
+    match updates.wait_for(is_used).await {
+        Ok(update) => update.shards.clone(),
+        // The membership has ended, which its owner finds out by itself.
+        Err(_) => std::future::pending().await,
+    }
+}
+
 /// Handle of a member that has joined a run. Dropping it leaves the run.
 #[derive(Debug)]
 pub struct Membership {
@@ -324,6 +334,17 @@ mod tests {
         assert_eq!(after(1, 400), (1, 500), "older weights of the same incarnation are skipped");
         assert_eq!(after(2, 3), (2, 3), "a newer incarnation wins, whatever the number");
         assert_eq!(after(1, 600), (2, 3), "the former incarnation is fenced");
+    }
+
+    #[tokio::test]
+    async fn a_member_waits_while_all_shards_are_excluded() {
+        let entry = |excluded| ShardEntry { excluded, ..ShardEntry::unnamed("shard:1".parse().unwrap()) };
+        let excluded = WeightsUpdate { shards: vec![entry(true); 2], ..WeightsUpdate::default() };
+        let (update, mut updates) = watch::channel(excluded);
+        let wait = timeout(Duration::from_millis(20), shards_in_use(&mut updates));
+        assert!(wait.await.is_err());
+        update.send_modify(|update| update.shards[1].excluded = false);
+        assert_eq!(shards_in_use(&mut updates).await, [entry(true), entry(false)]);
     }
 
     #[test]

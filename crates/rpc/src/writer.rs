@@ -64,6 +64,8 @@ pub struct Sent {
     pub duplicates: AtomicU64,
     /// Attempts to reopen the stream.
     pub reconnects: AtomicU64,
+    /// Agent steps of the chunks in flight.
+    steps_in_flight: AtomicU64,
 }
 
 /// An actor's handle to a writer task. After the handle is dropped, the task ends when all chunks are acknowledged, or at
@@ -135,8 +137,10 @@ impl ChunkWriter {
     pub async fn send(&self, chunk: Chunk) -> Result<(), WriterState> {
         let Ok(permit) = self.room.acquire().await else { return Err(self.state()) };
         permit.forget();
+        let chunk = convert::chunk_message(chunk);
+        self.sent.steps_in_flight.fetch_add(proto::agent_steps(&chunk), Ordering::Relaxed);
         // The channel's capacity equals the number of permits, so there is room.
-        self.chunks.try_send(convert::chunk_message(chunk)).map_err(|_| self.state())
+        self.chunks.try_send(chunk).map_err(|_| self.state())
     }
 
     /// Waits until all chunks are acknowledged. An error is the state in which the writer ended.
@@ -152,6 +156,11 @@ impl ChunkWriter {
     /// Number of chunks that are not acknowledged.
     pub fn in_flight(&self) -> usize {
         self.bound.saturating_sub(self.room.available_permits())
+    }
+
+    /// Agent steps of the chunks that are not acknowledged.
+    pub fn steps_in_flight(&self) -> u64 {
+        self.sent.steps_in_flight.load(Ordering::Relaxed)
     }
 
     pub fn sent(&self) -> &Sent {
@@ -341,7 +350,8 @@ impl Task {
             return Err(Status::internal("the shard acknowledged chunks out of order"));
         }
         self.note_progress();
-        self.in_flight.pop_front();
+        let steps = self.in_flight.pop_front().map_or(0, |chunk| proto::agent_steps(&chunk));
+        self.sent.steps_in_flight.fetch_sub(steps, Ordering::Relaxed);
         // Count before the permit wakes `flush`, because its caller may read the counters at once.
         self.sent.chunks.fetch_add(1, Ordering::Relaxed);
         self.sent.duplicates.fetch_add(u64::from(stored.duplicate), Ordering::Relaxed);

@@ -8,7 +8,7 @@ pub struct Health(Arc<Mutex<State>>);
 
 #[derive(Clone, Debug, PartialEq)]
 enum State {
-    Starting,
+    Starting(&'static str),
     Ready,
     Waiting(String),
     Stopping,
@@ -18,7 +18,12 @@ impl Health {
     /// The process is starting and not ready for work: 503.
     #[expect(clippy::new_without_default, reason = "the initial state should be explicit at the call site")]
     pub fn new() -> Self {
-        Self(Arc::new(Mutex::new(State::Starting)))
+        Self(Arc::new(Mutex::new(State::Starting("starting"))))
+    }
+
+    /// The process is still starting and busy with this: 503. For a start that can take long, such as a recovery.
+    pub fn starting(&self, work: &'static str) {
+        self.set(State::Starting(work));
     }
 
     /// The process works: 200.
@@ -47,7 +52,7 @@ impl Health {
     /// HTTP status and body.
     pub(crate) fn answer(&self) -> (u16, String) {
         match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            State::Starting => (503, "starting".into()),
+            State::Starting(work) => (503, (*work).into()),
             State::Ready => (200, "ok".into()),
             State::Waiting(reason) => (200, format!("waiting for {reason}")),
             State::Stopping => (503, "stopping".into()),
@@ -63,6 +68,8 @@ mod tests {
     fn a_waiting_process_is_healthy_and_a_stopping_one_stays_unhealthy() {
         let health = Health::new();
         assert_eq!(health.answer(), (503, "starting".into()));
+        health.starting("recovering");
+        assert_eq!(health.answer(), (503, "recovering".into()));
         health.ready();
         assert_eq!(health.answer(), (200, "ok".into()));
         let other = health.clone();

@@ -1,8 +1,8 @@
 //! The configuration of a shard: how much memory it needs, and what may change while the shard is in use.
 
 use proto::convert::StoreSpec;
-use replay::StoreOptions;
 use replay::store::directory::StoreManifest;
+use replay::{Store, StoreOptions};
 
 use crate::refusal::Refusal;
 
@@ -23,21 +23,32 @@ pub struct Change {
     pub priority_exponent: Option<f64>,
 }
 
-/// What differs between two configurations of one table.
-pub(super) struct TableChange {
-    pub capacity: Option<usize>,
-    pub exponent: Option<f64>,
-}
-
-impl TableChange {
-    pub fn between(ours: &StoreOptions, theirs: &StoreOptions, table: usize) -> Self {
-        let (ours, theirs) = (&ours.tables[table], &theirs.tables[table]);
-        Self {
-            capacity: (ours.capacity != theirs.capacity).then_some(theirs.capacity),
-            exponent: (ours.priority_exponent != theirs.priority_exponent)
-                .then_some(theirs.priority_exponent),
+/// Applies checked options, which may change capacities and exponents. Tables grow first, as only that can fail. If one
+/// cannot grow, those that have grown before it shrink back, so a failure changes nothing.
+pub(super) fn apply(store: &mut Store, options: &StoreOptions) -> Result<(), Refusal> {
+    let before: Vec<usize> = store.options().tables.iter().map(|table| table.capacity).collect();
+    let capacity = |table: usize| options.tables[table].capacity;
+    let (grow, shrink): (Vec<usize>, Vec<usize>) =
+        (0..before.len()).partition(|&table| capacity(table) > before[table]);
+    for (done, &table) in grow.iter().enumerate() {
+        if let Err(error) = store.set_capacity(table, capacity(table)) {
+            for &grown in &grow[..done] {
+                store.set_capacity(grown, before[grown]).map_err(Refusal::store_error)?;
+            }
+            return Err(Refusal::store_error(error));
         }
     }
+    for table in shrink {
+        if capacity(table) < before[table] {
+            store.set_capacity(table, capacity(table)).map_err(Refusal::store_error)?;
+        }
+    }
+    for (table, changed) in options.tables.iter().enumerate() {
+        if store.options().tables[table].priority_exponent != changed.priority_exponent {
+            store.set_priority_exponent(table, changed.priority_exponent)?;
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn manifest(

@@ -166,6 +166,45 @@ fn a_store_larger_than_the_limit_is_refused_before_memory_is_taken() {
 }
 
 #[test]
+fn a_refused_call_of_a_newer_learner_does_not_replace_the_one_that_trains() {
+    let mut shard = granted(spec(), 10);
+    shard.grant(&learner(1), None, None, true).unwrap();
+    let before = shard.status();
+    let mut other_shape = spec();
+    other_shape.options.stack = 1;
+    let mut too_large = spec();
+    too_large.options.tables[0].capacity = 1 << 30;
+    for refused in [other_shape, too_large] {
+        assert!(shard.grant(&learner(2), Some(refused), allow(&shard, 99), false).is_err());
+        assert_eq!(shard.status(), before, "the run stays finished, and its allowance the same");
+    }
+    assert!(shard.sample(&learner(2), 1, &[], None, None).is_err());
+    let unknown_table = Updates { table: 1, ..Updates::default() };
+    assert!(shard.update(&learner(2), &unknown_table).is_err());
+    assert_eq!(shard.status(), before);
+    shard.grant(&learner(1), Some(spec()), None, false).expect("no newer learner was accepted");
+}
+
+#[test]
+fn a_refused_change_of_several_tables_changes_none_of_them() {
+    let table_of = |name, capacity| TableOptions { capacity, ..table(name) };
+    let two = |capacities: [usize; 2]| {
+        let tables = vec![table_of("t0", capacities[0]), table_of("t1", capacities[1])];
+        StoreSpec { options: StoreOptions { tables, ..spec().options }, ..spec() }
+    };
+    let mut shard = granted(two([100, 100]), 10);
+    let refused = shard.grant(&learner(1), Some(two([200, 4_000_000_000])), allow(&shard, 99), false);
+    assert!(matches!(refused, Err(Refusal::TooMuchMemory { .. })), "{refused:?}");
+    let capacities =
+        |shard: &Shard| shard.status().tables.iter().map(|table| table.capacity).collect::<Vec<_>>();
+    assert_eq!(capacities(&shard), [100, 100]);
+    assert_eq!(shard.configuration(), Some(("run", &two([100, 100]))));
+    shard.grant(&learner(1), Some(two([200, 50])), None, false).unwrap();
+    assert_eq!(capacities(&shard), [200, 50]);
+    assert_eq!(shard.configuration(), Some(("run", &two([200, 50]))));
+}
+
+#[test]
 fn a_request_for_an_unknown_table_changes_nothing() {
     let mut shard = granted(spec(), 10);
     assert!((0..2).all(|sequence| stored(shard.insert(chunk(sequence, 1.0)))));
@@ -206,6 +245,24 @@ fn a_reply_that_is_too_large_counts_no_draws() {
     assert_eq!(shard.status().tables[0].counters.samples, 0);
     assert_eq!(draw(&mut shard, &[0.5]).unwrap().times_sampled, [1]);
     assert_eq!(shard.status().tables[0].counters.samples, 1);
+}
+
+#[test]
+fn a_sample_whose_reply_is_too_large_applies_its_updates_and_can_be_retried_with_them() {
+    let mut shard = large(0);
+    let drawn = draw(&mut shard, &[0.5]).unwrap();
+    let incarnation = shard.status().incarnation;
+    let key = ItemKey { incarnation, slot: drawn.slots[0], generation: drawn.generations[0] };
+    let priorities = vec![(key, Priority::try_new(7.0).unwrap())];
+    let updates = Updates { priorities, ..Updates::default() };
+    let allowance = allow(&shard, 50);
+    let refused = shard.sample(&learner(1), 0, &[0.5; LARGE], allowance, Some(&updates));
+    assert!(matches!(refused, Err(Refusal::LargeReply { .. })));
+    let after = shard.status();
+    assert_eq!((after.allowance, after.tables[0].mass, after.tables[0].counters.samples), (50, 7.0, 1));
+    let (batch, updated) = shard.sample(&learner(1), 0, &[0.5], allowance, Some(&updates)).unwrap();
+    assert_eq!((batch.finish().priorities, updated), (vec![7.0], Updated { applied: 1, stale: 0 }));
+    assert_eq!((shard.status().allowance, shard.status().tables[0].mass), (50, 7.0));
 }
 
 #[test]
