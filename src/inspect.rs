@@ -37,7 +37,8 @@ pub struct Inspect {
     /// Number of items to list, those of largest priority
     #[arg(long, value_name = "K", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=1000))]
     top: u32,
-    /// Draw one transition, named by its key as --top lists it: its frames side by side in a PNG
+    /// Draw one transition, named by its key (shard incarnation:slot:generation, as --top lists it): its frames side by
+    /// side in a PNG
     #[arg(long, value_name = "KEY", value_parser = parse_key)]
     item: Option<ItemKey>,
     /// File for the picture

@@ -19,7 +19,7 @@ use crate::output::{print_line, print_note};
 #[derive(Args)]
 #[command(after_help = "Example:\n  quiver snapshot 127.0.0.1:7701 shard-0.snapshot")]
 pub struct Snapshot {
-    /// The shard's address: host:port or unix:/path
+    /// The shard's address: host:port or unix:/path. Under `quiver train`, processes.json in the run directory names it
     shard: Address,
     /// The file to write. An existing file is replaced once the snapshot is complete
     file: PathBuf,

@@ -61,9 +61,9 @@ Examples:
   QUIVER_DEVICE=cuda:1 quiver train qbert               every setting is also a variable
   quiver train --resume pong-ver-seed0 --frames 20M     resume with more frames (or with other --actors)
 
-  Precedence, lowest first: preset, file, QUIVER_<SETTING> variables, flags. Values in [brackets] are those of preset
-  paper-atari; (code) marks values that the paper does not state, taken from the authors' code.
-  'quiver train --help' lists all settings; 'quiver config show' prints the resolved settings.";
+  Precedence, lowest first: preset, file, QUIVER_<SETTING> variables, flags. A setting's [bracketed] value is
+  that of preset paper-atari; each game has its own preset, and 'quiver config show GAME' prints the values of your
+  run. (code) marks a value that the paper does not state, taken from the paper's authors' code.";
 
 impl Train {
     pub fn run(&self) -> anyhow::Result<ExitCode> {

@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use settings::seed::{self, Purpose};
 
 /// Games played in parallel, so that one forward pass evaluates several states.
-const SIDE_BY_SIDE: usize = 8;
+const PARALLEL_GAMES: usize = 8;
 
 /// How actions are chosen.
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +121,7 @@ pub fn play(
     let mut states = Vec::new();
     let mut ended = 0;
     while ended < episodes {
-        while playing.len() < SIDE_BY_SIDE && next < episodes {
+        while playing.len() < PARALLEL_GAMES && next < episodes {
             playing.push((next, Game::start(games, next as u64)?));
             next += 1;
         }

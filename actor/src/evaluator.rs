@@ -15,7 +15,7 @@ use tracing::info;
 use crate::baselines;
 use crate::evaluation::{EvaluationGames, PlayerKind, play};
 use crate::rules::evaluation_behaviour;
-use crate::start::{Member, MembershipEnd};
+use crate::start::{JoinedProcess, MembershipEnd};
 
 /// Numbers of completed requests that are kept. After a member lost its stream, the learner sends the last request
 /// again.
@@ -25,12 +25,12 @@ const COMPLETED_MAX: usize = 16;
 const FLUSH_WAIT_MAX: Duration = Duration::from_secs(5);
 
 pub(crate) struct Evaluator {
-    member: Member,
+    member: JoinedProcess,
     completed: VecDeque<u64>,
 }
 
 impl Evaluator {
-    pub fn new(member: Member) -> Self {
+    pub fn new(member: JoinedProcess) -> Self {
         Self { member, completed: VecDeque::new() }
     }
 
@@ -68,7 +68,7 @@ impl Evaluator {
 
     /// Plays the agent's games and, on a second thread, the baselines' games if the request includes them.
     fn play(&self, request: &EvaluationRequest) -> Result<Vec<PlayerScores>> {
-        let Member { resolved, network, metrics, architecture, .. } = &self.member;
+        let JoinedProcess { resolved, network, metrics, architecture, .. } = &self.member;
         let settings = &resolved.settings;
         let options = settings.environment();
         let games = EvaluationGames {

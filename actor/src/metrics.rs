@@ -29,15 +29,15 @@ telemetry::metrics! {
             new.counter("quiver_actor_shard_reconnects_total", "Attempts to reopen an insert stream after a failure"),
         pub chunks_in_flight: IntGauge =
             new.count("quiver_actor_chunks_in_flight", "Chunks sent and not yet acknowledged"),
-        pub wait_seconds: Counter =
-            new.sum("quiver_actor_wait_seconds_total", "Time blocked because no shard accepted chunks"),
+        pub blocked_seconds_total: Counter =
+            new.sum("quiver_actor_blocked_seconds_total", "Time blocked because no shard accepted chunks"),
         pub blocked: IntGaugeVec =
             new.counts("quiver_actor_blocked", "Whether the actor is blocked, by cause (label `on`): 1 = blocked, 0 = not", "on", &BLOCKED_ON),
         pub weights_version: IntGauge = new.count("quiver_actor_weights_version", "Version of the weights in use, counted in updates"),
         pub weights_loads: IntCounter =
             new.counter("quiver_actor_weights_loads_total", "Newer weights loaded"),
-        pub incarnations: IntCounter =
-            new.counter("quiver_actor_incarnations_total", "Joins of this process as a new member: at the start, after an eviction, and after the set of shards changed"),
+        pub joins: IntCounter =
+            new.counter("quiver_actor_joins_total", "Joins of this process as a new member: at the start, after an eviction, and after the set of shards changed"),
         pub evaluations: IntCounter =
             new.counter("quiver_actor_evaluations_total", "Completed evaluations"),
         pub evaluation_games: IntCounter =

@@ -35,10 +35,10 @@ const NO_SHARD: &str = "a shard: all shards of the run are excluded or have not 
 /// Interval of the log line about a wait.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Plays many environments with the newest weights and streams the experience to the replay shards.
+/// Plays games with the newest weights and streams the experience to the replay shards.
 ///
-/// The learner's address is enough: the learner supplies the settings and the shard addresses. Start about one actor
-/// per core. 'quiver train' starts everything on one machine.
+/// It needs the learner's address, and its secrets if the run has any: the learner supplies the settings and the shard
+/// addresses. Use several lanes (environments) per actor before several actors, and at most one actor per core. 'quiver train' starts everything on one machine.
 #[derive(Debug, Parser)]
 #[command(name = "quiver-actor", version)]
 pub struct Args {
@@ -51,7 +51,8 @@ pub struct Args {
     /// Evaluate: play whole games for their scores on request of the learner, and write nothing to the replay
     #[arg(long)]
     evaluate: bool,
-    /// Environments per actor, stepped with one forward pass [default: the run's setting]
+    /// Lanes (environments) of this actor; one forward pass of the network evaluates the states of all [default: the run's
+    /// setting]
     #[arg(long)]
     lanes: Option<u32>,
     /// Request this actor index, evicting its current holder [default: the lowest free index]
@@ -69,14 +70,15 @@ pub struct Args {
 pub(crate) enum MembershipEnd {
     /// The run has ended, or this process received a stop signal.
     Done,
-    /// Another process has this index now, or the learner does not know this member: join as a new member.
-    Replaced(String),
+    /// The learner or a shard rejected this member: another process has its index, or it is of another run or unknown. Join
+    /// as a new member.
+    Rejected(String),
     /// The run continues with other shards: rejoin with the same index.
     ShardsChanged,
 }
 
 /// State that actors and evaluators share.
-pub(crate) struct Member {
+pub(crate) struct JoinedProcess {
     pub membership: Membership,
     pub credentials: Credentials,
     pub resolved: Resolved,
@@ -112,7 +114,7 @@ impl Args {
             let joined = self.join(&runtime, &credentials, requested_index, &metrics, &health, &stop)?;
             let Some(mut member) = joined else { break };
             let index = member.membership.joined.index;
-            metrics.incarnations.inc();
+            metrics.joins.inc();
             let end = match self.evaluate {
                 true => Evaluator::new(member).run(&runtime)?,
                 false => match member.wait_for_shards(&runtime) {
@@ -122,7 +124,7 @@ impl Args {
             };
             match end {
                 MembershipEnd::Done => break,
-                MembershipEnd::Replaced(reason) => {
+                MembershipEnd::Rejected(reason) => {
                     warn!(index, error = reason, "membership lost, rejoining with a free index");
                     // Another process has the index now. Requesting it again would evict that process in turn.
                     requested_index = None;
@@ -149,7 +151,7 @@ impl Args {
         metrics: &Arc<Metrics>,
         health: &Health,
         stop: &Arc<AtomicBool>,
-    ) -> Result<Option<Member>> {
+    ) -> Result<Option<JoinedProcess>> {
         let (role, name) = match self.evaluate {
             true => (v1::Role::Evaluator, "evaluator"),
             false => (v1::Role::Actor, "actor"),
@@ -185,11 +187,20 @@ impl Args {
         let network = QNetwork::random(architecture, tch::Device::Cpu, &mut rng)?;
         let (metrics, health, stop) = (metrics.clone(), health.clone(), stop.clone());
         let credentials = credentials.clone();
-        Ok(Some(Member { membership, credentials, resolved, architecture, network, metrics, health, stop }))
+        Ok(Some(JoinedProcess {
+            membership,
+            credentials,
+            resolved,
+            architecture,
+            network,
+            metrics,
+            health,
+            stop,
+        }))
     }
 }
 
-impl Member {
+impl JoinedProcess {
     /// Why this membership ends, if it does.
     pub fn end(&self) -> Option<MembershipEnd> {
         if self.stop.load(Ordering::Relaxed) {
@@ -200,7 +211,7 @@ impl Member {
             info!("run finished, exiting");
             return Some(MembershipEnd::Done);
         }
-        update.refused.clone().map(MembershipEnd::Replaced)
+        update.refused.clone().map(MembershipEnd::Rejected)
     }
 
     /// Loads weights into the network.

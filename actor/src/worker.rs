@@ -18,7 +18,7 @@ use tracing::{info, warn};
 
 use crate::lane::EpisodeEnd;
 use crate::lanes::Lanes;
-use crate::start::{Member, MembershipEnd, POLL_INTERVAL};
+use crate::start::{JoinedProcess, MembershipEnd, POLL_INTERVAL};
 
 /// How long the worker waits at its end for chunks in flight to be acknowledged.
 const FLUSH_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -26,7 +26,7 @@ const FLUSH_WAIT_MAX: Duration = Duration::from_secs(2);
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 pub(crate) struct Worker {
-    member: Member,
+    member: JoinedProcess,
     lanes: Lanes,
     writers: Vec<Option<ChunkWriter>>,
     /// Shard number of each lane.
@@ -46,7 +46,7 @@ struct Counted {
 
 impl Worker {
     /// A worker for these shards, at least one of which is not excluded.
-    pub fn new(member: Member, shards: &[ShardEntry]) -> Result<Self> {
+    pub fn new(member: JoinedProcess, shards: &[ShardEntry]) -> Result<Self> {
         let joined = &member.membership.joined;
         let settings = &member.resolved.settings;
         let chunk_steps = settings.chunk_steps as usize;
@@ -130,7 +130,7 @@ impl Worker {
         for writer in self.writers.iter().flatten() {
             match writer.state() {
                 WriterState::Finished => return Ok(Some(MembershipEnd::Done)),
-                WriterState::Fenced(reason) => return Ok(Some(MembershipEnd::Replaced(reason))),
+                WriterState::Fenced(reason) => return Ok(Some(MembershipEnd::Rejected(reason))),
                 WriterState::Refused(reason) => {
                     return Err(anyhow!("a shard refuses this actor's chunks: {reason}"));
                 }
@@ -173,7 +173,7 @@ impl Worker {
         }
         self.member.metrics.set_blocked_on(None);
         self.member.health.ready();
-        self.member.metrics.wait_seconds.inc_by(started.elapsed().as_secs_f64());
+        self.member.metrics.blocked_seconds_total.inc_by(started.elapsed().as_secs_f64());
     }
 
     /// What each shard's writer is blocked on, as text.

@@ -14,7 +14,7 @@ use proto::v1;
 use proto::v1::insert_request::Message as Request;
 use replay::Store;
 use replay::store::Storage;
-use replay::store::directory::DirectorySlot;
+use replay::store::directory::SlotDirectory;
 use replay_server::config::Fsync;
 use replay_server::{Config, ReplayRouter, Server};
 use tempfile::TempDir;
@@ -116,7 +116,7 @@ async fn inspect(router: &mut ReplayRouter) {
     let piece = |bytes: &Bytes| v1::SnapshotReply::decode(bytes.clone()).expect("its own").piece;
     let file: Vec<u8> = pieces.iter().flat_map(piece).collect();
     let mut input = file.as_slice();
-    let (_, holds) = DirectorySlot::read_snapshot_head(&mut input).expect("a snapshot has a head");
+    let (_, holds) = SlotDirectory::read_snapshot_head(&mut input).expect("a snapshot has a head");
     assert_eq!(holds.options, spec.options);
     let restored = Store::restore(small::INCARNATION, Storage::in_memory(), &mut input);
     let (mut store, recovered) = restored.expect("a snapshot can be restored");

@@ -2,7 +2,7 @@
 //!
 //! Input: the file.
 
-use replay::store::directory::{DirectorySlot, Identity, StoreManifest, parse};
+use replay::store::directory::{Identity, SlotDirectory, StoreManifest, parse};
 use replay::{Store, StoreOptions};
 
 use crate::small;
@@ -16,8 +16,8 @@ pub fn run(data: &[u8]) {
     let text = serde_json::to_vec_pretty(&identity).expect("what was read can be written");
     assert_eq!(parse(&text).expect("and read again"), identity);
     let Identity { id, manifest: Some(manifest), .. } = identity else { return };
-    let head = DirectorySlot::snapshot_head(&id, &manifest).expect("a head can be written");
-    let (same, head) = DirectorySlot::read_snapshot_head(&mut head.as_slice()).expect("and read");
+    let head = SlotDirectory::snapshot_head(&id, &manifest).expect("a head can be written");
+    let (same, head) = SlotDirectory::read_snapshot_head(&mut head.as_slice()).expect("and read");
     assert_eq!((same, &head.options, &head.run), (id, &manifest.options, &manifest.run));
     open(&manifest.options);
 }
@@ -43,7 +43,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let manifest =
         |options| StoreManifest::new("run".into(), "delta".into(), 4, options).expect("random numbers");
     let text = |manifest: &StoreManifest| {
-        let head = DirectorySlot::snapshot_head("0123456789abcdef", manifest).expect("a head can be written");
+        let head = SlotDirectory::snapshot_head("0123456789abcdef", manifest).expect("a head can be written");
         head[12..].to_vec()
     };
     let mut other = small::options();

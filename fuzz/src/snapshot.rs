@@ -6,10 +6,10 @@ use std::fs;
 use std::path::Path;
 
 use replay::store::Storage;
-use replay::store::directory::{DirectorySlot, StoreManifest};
+use replay::store::directory::{SlotDirectory, StoreManifest};
 use replay::{LoadError, Store};
-use replay_server::location::StoreLocation;
 use replay_server::shard::Shard;
+use replay_server::store_backend::StoreBackend;
 use tempfile::TempDir;
 
 use crate::seal::{self, MARK, SLOT, STATE};
@@ -41,10 +41,10 @@ pub fn run(data: &[u8]) {
 
 fn whole_file(file: &[u8]) {
     let mut input = file;
-    let Ok((id, manifest)) = DirectorySlot::read_snapshot_head(&mut input) else { return };
-    let mut again = DirectorySlot::snapshot_head(&id, &manifest).expect("what was read can be written");
+    let Ok((id, manifest)) = SlotDirectory::read_snapshot_head(&mut input) else { return };
+    let mut again = SlotDirectory::snapshot_head(&id, &manifest).expect("what was read can be written");
     again.extend_from_slice(input);
-    let (same_id, same) = DirectorySlot::read_snapshot_head(&mut again.as_slice()).expect("and read again");
+    let (same_id, same) = SlotDirectory::read_snapshot_head(&mut again.as_slice()).expect("and read again");
     let facts = |manifest: &StoreManifest| {
         (manifest.run.clone(), manifest.codec.clone(), manifest.actions, manifest.options.clone())
     };
@@ -56,11 +56,11 @@ fn whole_file(file: &[u8]) {
 /// The same through a shard: its configuration matches its store.
 fn shard(path: &Path, file: &[u8]) {
     fs::write(path, file).expect("a file is written");
-    let mut location = StoreLocation::memory("other".into());
-    if location.restore(path).is_err() {
+    let mut backend = StoreBackend::in_memory("other".into());
+    if backend.restore(path).is_err() {
         return;
     }
-    let Ok(shard) = Shard::open(location, u64::MAX) else { return };
+    let Ok(shard) = Shard::open(backend, u64::MAX) else { return };
     let (_, spec) = shard.configuration().expect("it was restored");
     assert!(spec.options.check().is_ok());
     assert_eq!(shard.status().bytes_max, spec.options.bytes_max as u64);
@@ -149,7 +149,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         seeds.push([&[STREAM | SEALED], &stream[head().len()..]].concat());
         let manifest =
             StoreManifest::new("run".into(), "delta".into(), 4, small::options()).expect("random numbers");
-        let whole = DirectorySlot::snapshot_head("shard", &manifest).expect("a head can be written");
+        let whole = SlotDirectory::snapshot_head("shard", &manifest).expect("a head can be written");
         seeds.push([&[0][..], &whole, &file].concat());
     }
     seeds

@@ -2,7 +2,7 @@
 //!
 //! Input: statuses: which of two shards and what else happens (1 byte), a shard's status (a piece).
 
-use coordinator::control::{Control, ShardCount};
+use coordinator::control::{RateController, ShardCount};
 use coordinator::rate::RateLimiter;
 use prost::Message;
 use proto::v1;
@@ -19,7 +19,7 @@ pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let limiter = RateLimiter::new(Some(2.0), 8, BATCH, None).expect("a sound ratio");
     let marks = [ShardCount { incarnation: 3, agent_steps: 100 }];
-    let mut control = Control::new(limiter, SHARDS, 100, &marks);
+    let mut control = RateController::new(limiter, SHARDS, 100, &marks);
     let mut count = 0;
     while !input.is_empty() && count < STATUSES_MAX {
         count += 1;
@@ -35,7 +35,7 @@ pub fn run(data: &[u8]) {
 }
 
 /// Every query has a result for any report of the shards.
-fn check(control: &mut Control) {
+fn check(control: &mut RateController) {
     if control.can_sample().is_ok() {
         control.sampled(BATCH);
     }

@@ -196,7 +196,7 @@ impl Learner {
         ]
     }
 
-    /// Resumes from what [`Learner::save`] returned after so many updates and training episodes.
+    /// Loads a state saved by [`Learner::save`] and sets the counters of updates and training episodes.
     pub fn restore(
         &mut self,
         (updates, episodes): (u64, u64),

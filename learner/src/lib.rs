@@ -1,11 +1,11 @@
 //! The learner: samples transitions, updates the networks, and computes new priorities.
 //!
-//! [`trainer`] is one training step: it samples a batch from a [`replay`], has the [`learner`] update its networks, and
-//! sends the new priorities back. The replay is a store in this process ([`local`], used by lockstep) or the pool of
+//! [`trainer`] is one training step: it takes a batch from a [`replay`], calls the [`learner`] to update the networks, and
+//! sends the new priorities back. That replay is a store in this process ([`local`], used by lockstep) or the pool of
 //! remote shards ([`remote`], fed by [`prefetcher`]). [`batch`] turns stored transitions into tensors; [`importance`]
 //! computes their weights. [`journal`] and [`checkpoint`] write the run's files.
 //!
-//! The process around the trainer: [`cluster`] is its training thread, [`priorities`] sends priorities to the shards,
+//! The process around the trainer: [`training_thread`] is its training thread, [`priorities`] sends priorities to the shards,
 //! [`page_sampler`] feeds the live page. [`start`] wires it up with `coordinator`, which tracks the members and the
 //! shards.
 #![forbid(unsafe_code)]
@@ -19,7 +19,6 @@ pub mod local;
 pub mod replay;
 pub mod trainer;
 
-pub mod cluster;
 pub mod divergence;
 pub mod evaluations;
 pub mod events;
@@ -31,6 +30,7 @@ pub mod priorities;
 pub mod remote;
 pub mod scores;
 pub mod start;
+pub mod training_thread;
 
 pub use batch::TransitionDecoder;
 pub use learner::{Learner, Update};

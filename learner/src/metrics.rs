@@ -42,9 +42,9 @@ telemetry::metrics! {
         pub loss: Gauge = new.gauge("quiver_learner_loss", "Weighted mean loss, over the last 200 updates"),
         pub td_error: Gauge =
             new.gauge("quiver_learner_td_error", "Mean absolute TD error, over the last 200 updates"),
-        pub q: Gauge = new.gauge("quiver_learner_q", "Mean Q-value, over the last 200 updates"),
+        pub q: Gauge = new.gauge("quiver_learner_q_mean", "Mean Q-value, over the last 200 updates"),
         pub entropy: Gauge =
-            new.gauge("quiver_learner_policy_entropy_nats", "Mean entropy of the policy, over the last 200 updates"),
+            new.gauge("quiver_learner_softmax_entropy_nats", "Mean entropy of softmax(Q), over the last 200 updates: of the policy for soft-dqn, of the target policy for munchausen-dqn, at temperature 1 for dqn"),
         pub gradient_norm: Gauge =
             new.gauge("quiver_learner_gradient_norm", "Mean L2 norm of the gradient before clamping, over the last 200 updates"),
         pub importance_weight: Gauge = new.gauge("quiver_learner_importance_weight", "Mean importance weight, over the last 200 updates"),
@@ -54,7 +54,7 @@ telemetry::metrics! {
             "Transitions inserted into all shards, as shards reported to this process",
         ),
         pub samples_per_insert: Gauge =
-            new.gauge("quiver_learner_samples_per_insert", "Samples per insert since the ratio last restarted"),
+            new.gauge("quiver_learner_samples_per_insert", "Samples / inserts after the first min_size, since the counts last began"),
         pub samples_per_insert_target: Gauge = new.gauge(
             "quiver_learner_samples_per_insert_target",
             "Configured samples per insert; 0 if unlimited",
@@ -62,7 +62,7 @@ telemetry::metrics! {
         pub prefetched: IntGauge =
             new.count("quiver_learner_prefetched_batches", "Batches ready for the training thread"),
         pub prefetch_lag: Gauge =
-            new.gauge("quiver_learner_prefetch_lag_updates", "Updates between sampling a batch and training on it"),
+            new.gauge("quiver_learner_prefetch_lag_updates", "Batches sampled after the one in training: the age of its priorities"),
         pub sample_age: Gauge = new.gauge(
             "quiver_learner_sample_age_inserts",
             "Mean age of sampled transitions, in inserts into their shard since their own",
@@ -88,7 +88,7 @@ telemetry::metrics! {
             &["actor", "evaluator"],
         ),
         pub shards: IntGauge = new.count("quiver_learner_shards_reachable", "Reachable shards"),
-        pub shards_wanted: IntGauge = new.count("quiver_learner_shards", "Shards of the run, excluding those of without_shards"),
+        pub shards_wanted: IntGauge = new.count("quiver_learner_shards_expected", "Expected shards: all of the run except those of without_shards"),
         pub replay_items: IntGauge =
             new.count("quiver_learner_replay_items", "Transitions in all reachable shards"),
         pub episodes: IntCounter = new.counter("quiver_learner_episodes_total", "Completed training episodes"),

@@ -11,7 +11,7 @@ use coordinator::discovery::{Discovery, Shards};
 use coordinator::hub::HubInputs;
 use coordinator::service::LearnerService;
 use coordinator::shard_directory::{self, ShardDirectory};
-use coordinator::{Clock, Control, Hub, RunInfo, ShardPool, adjust};
+use coordinator::{Clock, Hub, RateController, RunInfo, ShardPool, adjust};
 use envs::Spec;
 use prometheus::Registry;
 use proto::v1::learner_server::LearnerServer;
@@ -32,7 +32,6 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::checkpoint::RunState;
-use crate::cluster::{ProcessHandles, RunMembers, TrainingThread};
 use crate::divergence;
 use crate::evaluations::Evaluations;
 use crate::events::Events;
@@ -45,6 +44,7 @@ use crate::priorities::Priorities;
 use crate::remote::RemoteReplay;
 use crate::replay::BatchAssembler;
 use crate::trainer::Trainer;
+use crate::training_thread::{ProcessHandles, RunMembers, TrainingThread};
 
 /// Samples from replay shards, trains, and publishes weights to actors.
 ///
@@ -95,7 +95,7 @@ pub struct Args {
 const EXAMPLE: &str = "\
 Example, each in a terminal of its own:
   quiver config show pong --preset quick > pong.toml
-  quiver-replay-server --listen 127.0.0.1:7701
+  quiver-replay-server --listen 127.0.0.1:7701 --data-dir data/replay
   quiver-learner --config pong.toml --run-dir runs/pong --shard 127.0.0.1:7701
   quiver-actor --learner 127.0.0.1:7700
   quiver-actor --learner 127.0.0.1:7700 --evaluate";
@@ -292,7 +292,7 @@ fn connect(shards: &Shards, credentials: &Credentials, config: &ShardConfig) -> 
         .collect()
 }
 
-fn control(resolved: &Resolved, state: &RunState, shards: usize) -> Result<Control> {
+fn control(resolved: &Resolved, state: &RunState, shards: usize) -> Result<RateController> {
     let limiter = adjust::limiter(&resolved.settings)?;
-    Ok(Control::new(limiter, shards, state.agent_steps, &state.shard_counts))
+    Ok(RateController::new(limiter, shards, state.agent_steps, &state.shard_counts))
 }

@@ -13,7 +13,7 @@ use tonic::Status;
 use tracing::info;
 
 use crate::metrics::Metrics;
-use crate::service::Context;
+use crate::service::ServiceState;
 
 /// Shorter waits are normal: they keep the samples per insert. Only longer ones are reported.
 const FIRST_REPORT_AFTER: Duration = Duration::from_secs(1);
@@ -102,7 +102,7 @@ pub(crate) struct WriterWait<'a> {
 }
 
 impl<'a> WriterWait<'a> {
-    pub fn new(context: &'a Context, caller: &'a str, what: &str, replies: &'a ReplySender) -> Self {
+    pub fn new(context: &'a ServiceState, caller: &'a str, what: &str, replies: &'a ReplySender) -> Self {
         let metrics = &context.metrics;
         metrics.writers_blocked.inc();
         let entry = context.blocked_callers.enter(caller, what);

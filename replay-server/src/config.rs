@@ -12,7 +12,7 @@ use replay::BYTE_UNITS;
 use rpc::address::Address;
 use telemetry::TelemetryArgs;
 
-use crate::location::StoreLocation;
+use crate::store_backend::StoreBackend;
 
 /// Default share of the machine's memory that a store may use. The rest is for the system, messages in flight and other
 /// processes.
@@ -66,8 +66,9 @@ pub struct Args {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["data_dir", "restore"])]
     pub id: Option<String>,
 
-    /// The most memory that the learner may configure, such as 8GiB [default: 80% of the machine's memory; no limit
-    /// with --data-dir, as files need not fit into memory]
+    /// The largest store that the learner may configure, files included, such as 8GiB; connections and replies need more
+    /// [default: 80% of the memory of the machine or container; no limit with --data-dir, as files need not fit into
+    /// memory]
     #[arg(long, value_name = "SIZE")]
     pub memory_limit: Option<MemorySize>,
 
@@ -149,17 +150,17 @@ pub struct Config {
 }
 
 impl Config {
-    /// Locks the shard's location, and restores a snapshot into it if one was given.
-    pub fn location(&self) -> anyhow::Result<StoreLocation> {
-        let mut location = match &self.data_dir {
-            None => StoreLocation::memory(self.id.clone()),
-            Some(directory) => StoreLocation::directory(directory)
+    /// Locks the shard's backend, and restores a snapshot into it if one was given.
+    pub fn store_backend(&self) -> anyhow::Result<StoreBackend> {
+        let mut backend = match &self.data_dir {
+            None => StoreBackend::in_memory(self.id.clone()),
+            Some(directory) => StoreBackend::lock_directory(directory)
                 .with_context(|| format!("--data-dir {}", directory.display()))?,
         };
         if let Some(snapshot) = &self.restore {
-            location.restore(snapshot).with_context(|| format!("--restore {}", snapshot.display()))?;
+            backend.restore(snapshot).with_context(|| format!("--restore {}", snapshot.display()))?;
         }
-        Ok(location)
+        Ok(backend)
     }
 }
 

@@ -7,15 +7,17 @@
 //!                              ▲─── phase, inserts, turn ───────────────┘
 //! ```
 //!
-//! Reading order: [`shard`] decides, [`location`] is where its store lives, [`shared_shard`] is the lock around it,
+//! The arrow back is what tasks wait for: the run's phase, the number of inserts, and a blocked writer's turn.
+//!
+//! Reading order: [`shard`] checks each call and decides what it does to the store, [`store_backend`] is where its store lives, [`shared_shard`] is the lock around it,
 //! [`service`] handles the calls, `writers` holds insert streams that wait for their allowance. Messages are bounded in
 //! `message_bounds` before they are decoded, and validated in `proto` and `convert`; [`Refusal`] lists the reasons why
 //! the shard itself refuses a call.
 #![forbid(unsafe_code)]
 
 pub mod config;
-pub mod location;
 pub mod shard;
+pub mod store_backend;
 
 pub mod metrics;
 pub mod server;

@@ -1,8 +1,8 @@
-//! Bounds what a message holds before it is decoded.
+//! Bounds the repeated fields of a message before it is decoded.
 //!
-//! A number takes one byte on the wire and up to eight in memory. So a message within its size limit could still make
-//! the process allocate eight times as much before any check. Walking over the fields without decoding them costs next
-//! to nothing (all frames are one field) and measures everything except the frames, which may be large.
+//! A packed varint can take one byte on the wire and eight in a `Vec<u64>`, so a message of small numbers within its size
+//! limit could make the process allocate eight times as much. This pass walks over the headers of the fields without
+//! decoding them. It is cheap: the frames, nearly all of a legitimate message, are one `bytes` field, which it skips.
 
 use std::marker::PhantomData;
 

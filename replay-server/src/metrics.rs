@@ -22,10 +22,10 @@ const AGE: (f64, f64, usize) = (64.0, 2.0, 16);
 const CHUNKS: (&str, &str, &str) = ("quiver_replay_chunks_total", "Chunks by result", "result");
 const UPDATES: (&str, &str, &str) =
     ("quiver_replay_priority_updates_total", "Priority updates by result", "result");
-const EVICTIONS: (&str, &str, &str) = ("quiver_replay_evictions_total", "Items evicted, by cause", "cause");
+const EVICTIONS: (&str, &str, &str) = ("quiver_replay_removals_total", "Items removed, by cause", "cause");
 /// Label values for kinds of damaged records.
 const DAMAGES: [&str; 5] = ["chunk", "priority", "lane", "item", "state"];
-/// Minimum interval between log lines about one kind of event, for all callers together.
+/// Minimum interval between log lines about one kind of event, for all callers together. All refusals are one kind.
 const LOG_PERIOD: Duration = Duration::from_secs(10);
 
 telemetry::metrics! {
@@ -39,7 +39,7 @@ telemetry::metrics! {
         bytes_max: IntGauge = new.count("quiver_replay_bytes_max", "Size of the ring in bytes"),
         inserts: IntCounter = new.counter("quiver_replay_inserts_total", "Transitions stored"),
         allowance: IntGauge =
-            new.count("quiver_replay_inserts_allowed", "Inserts granted by the learner in total"),
+            new.count("quiver_replay_insert_allowance", "Total number of inserts that the learner allows this shard"),
         agent_steps: IntCounter = new.counter("quiver_replay_agent_steps_total", "Agent steps stored: steps that have an action"),
         samples: IntCounter = new.counter("quiver_replay_samples_total", "Transitions sampled"),
         chunks_stored: IntCounter = new.counter_of(CHUNKS, "stored"),
@@ -51,7 +51,7 @@ telemetry::metrics! {
         items_removed: IntCounter = new.counter_of(UPDATES, "removed"),
         evictions_capacity: IntCounter = new.counter_of(EVICTIONS, "capacity"),
         evictions_bytes: IntCounter = new.counter_of(EVICTIONS, "bytes"),
-        evictions_used_up: IntCounter = new.counter_of(EVICTIONS, "used-up"),
+        evictions_used_up: IntCounter = new.counter_of(EVICTIONS, "used_up"),
         items_without_frames: IntCounter = new.counter(
             "quiver_replay_items_without_frames_total",
             "Items dropped because their frames were already evicted",

@@ -1,4 +1,5 @@
-//! Every reason to refuse a call, and its gRPC status.
+//! Every reason for which the shard refuses a call, and its gRPC status. Authentication, limits of connections and unknown
+//! methods are refused before, in `rpc::gate`, `rpc::edge` and `router`.
 
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub enum Refusal {
     WrongRun { ours: String, theirs: String },
     /// The caller wants another shard of the run, whose address has changed.
     #[error("this is shard {ours:?}, the caller wants {theirs:?}: ask the learner for that shard's address")]
-    OtherShard { ours: String, theirs: String },
+    WrongShard { ours: String, theirs: String },
     /// A newer incarnation of the learner has replaced the caller.
     #[error("learner incarnation {given} was replaced by {newest}: stop the older learner")]
     LearnerReplaced {
@@ -63,7 +64,7 @@ pub enum Refusal {
     ExpectedHello,
     /// The number of streams is limited, so one without a first message is closed.
     #[error("no first message within {0:?}: open the stream when there is data to send")]
-    HelloTimeout(Duration),
+    FirstMessageTimeout(Duration),
     /// Only one snapshot is taken at a time, so a caller that does not read it is cut off.
     #[error("the caller has read nothing for {0:?}: read faster, or start the snapshot again")]
     ReaderTimeout(Duration),
@@ -157,14 +158,14 @@ impl Refusal {
         }
     }
 
-    /// The only mapping from domain errors to gRPC statuses. A stopping shard is no error, so it has no reason to
-    /// count.
+    /// The only mapping from domain errors to gRPC statuses. `Stopping` is not an error, so it has no [`Reason`] and
+    /// is not counted.
     fn classify(&self) -> (Code, Option<Reason>) {
         let (code, reason) = match self {
             Refusal::ProtocolMismatch(_) => (Code::FailedPrecondition, Reason::Protocol),
             Refusal::WrongRun { .. } => (Code::FailedPrecondition, Reason::Run),
             // Not permanent: the shard may have another address, or come back to this one.
-            Refusal::OtherShard { .. } => (Code::NotFound, Reason::Run),
+            Refusal::WrongShard { .. } => (Code::NotFound, Reason::Run),
             Refusal::LearnerReplaced { .. } => (Code::FailedPrecondition, Reason::Fenced),
             Refusal::ConfigurationMismatch { .. } => (Code::FailedPrecondition, Reason::Table),
             Refusal::FrameFormatMismatch { .. }
@@ -209,7 +210,9 @@ impl Refusal {
             Refusal::NoSuchTable(_) => (Code::InvalidArgument, Reason::Invalid),
             Refusal::NoSuchItem => (Code::NotFound, Reason::Invalid),
             // A retry may succeed: the caller or the network was slow.
-            Refusal::HelloTimeout(_) | Refusal::ReaderTimeout(_) => (Code::DeadlineExceeded, Reason::Limit),
+            Refusal::FirstMessageTimeout(_) | Refusal::ReaderTimeout(_) => {
+                (Code::DeadlineExceeded, Reason::Limit)
+            }
             Refusal::Stopping => return (Code::Unavailable, None),
         };
         (code, Some(reason))

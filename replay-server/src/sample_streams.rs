@@ -8,19 +8,19 @@ use tonic::{Status, Streaming};
 
 use crate::convert;
 use crate::refusal::Refusal;
-use crate::service::Context;
+use crate::service::ServiceState;
 use crate::shard::{LearnerIdentity, Shard};
-use crate::writers::{HELLO_TIMEOUT, StreamEnd};
+use crate::writers::{FIRST_MESSAGE_TIMEOUT, StreamEnd};
 
 /// Serves a stream until its learner closes it.
 pub(crate) async fn serve(
-    context: &Context,
+    context: &ServiceState,
     mut requests: Streaming<v1::SampleRequest>,
     replies: &mpsc::Sender<Result<v1::SampleReply, Status>>,
 ) -> Result<(), StreamEnd> {
     let mut learner: Option<LearnerIdentity> = None;
-    let first = timeout(HELLO_TIMEOUT, next(context, &mut requests));
-    let mut request = first.await.map_err(|_| Refusal::HelloTimeout(HELLO_TIMEOUT))??;
+    let first = timeout(FIRST_MESSAGE_TIMEOUT, next(context, &mut requests));
+    let mut request = first.await.map_err(|_| Refusal::FirstMessageTimeout(FIRST_MESSAGE_TIMEOUT))??;
     while let Some(message) = request {
         convert::check_points(&message.points)?;
         let learner = match &mut learner {
@@ -55,7 +55,11 @@ pub(crate) async fn serve(
 
 /// Sets the reliabilities of the sampled items. Scans each episode once, and releases the shard between episodes so
 /// that other calls get their turn.
-async fn set_reliabilities(context: &Context, table: usize, batch: &mut BatchBuilder) -> Result<(), Refusal> {
+async fn set_reliabilities(
+    context: &ServiceState,
+    table: usize,
+    batch: &mut BatchBuilder,
+) -> Result<(), Refusal> {
     let mut episodes: Vec<EpisodeErrors> = Vec::new();
     let mut reliabilities = Vec::new();
     for (key, lane, first) in batch.items() {
@@ -71,7 +75,7 @@ async fn set_reliabilities(context: &Context, table: usize, batch: &mut BatchBui
 }
 
 async fn next(
-    context: &Context,
+    context: &ServiceState,
     requests: &mut Streaming<v1::SampleRequest>,
 ) -> Result<Option<v1::SampleRequest>, StreamEnd> {
     requests.message().await.map_err(|status| StreamEnd::Transport(context.edge.refuse(status)))

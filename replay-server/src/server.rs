@@ -20,7 +20,7 @@ use crate::blocked::BlockedCallers;
 use crate::config::{Config, Fsync};
 use crate::metrics::Metrics;
 use crate::router::ReplayRouter;
-use crate::service::{Context, ReplayService};
+use crate::service::{ReplayService, ServiceState};
 use crate::shard::Shard;
 use crate::shared_shard::{ShardDropped, SharedShard, WeakSharedShard};
 
@@ -62,9 +62,9 @@ impl BoundServer {
     /// Opens the shard: restores the snapshot, or recovers the data directory.
     pub fn open(self, config: &Config) -> anyhow::Result<Server> {
         let Self { listener, edge, registry, started } = self;
-        let location = config.location()?;
-        let (id, durable) = (location.id().to_owned(), location.is_durable());
-        let shard = Shard::open(location, config.memory_limit)?;
+        let backend = config.store_backend()?;
+        let (id, durable) = (backend.id().to_owned(), backend.is_durable());
+        let shard = Shard::open(backend, config.memory_limit)?;
         // Only now: a scrape during recovery would see totals of 0, and the next one a jump to the recovered totals.
         let metrics = Metrics::register(&registry);
         log_recovery(&shard, &metrics, started);
@@ -76,7 +76,7 @@ impl BoundServer {
         let (stop, stopping) = watch::channel(false);
         let (run_finished_sender, run_finished) = watch::channel(false);
         let blocked_callers = BlockedCallers::default();
-        let context = Context {
+        let context = ServiceState {
             id,
             durable,
             started,
@@ -201,8 +201,9 @@ async fn sync_periodically(shard: WeakSharedShard, metrics: Metrics, period: Dur
     }
 }
 
-/// Resolves [`RUN_END_DELAY`] after a learner reports the end of the run. Without `ended`, never. An end that was
-/// recovered from the data directory does not count: the learner may come back to continue the run.
+/// Returns [`RUN_END_DELAY`] after a learner has reported the end of the run. Never returns if `ended` is `None` (no
+/// `--exit-with-run`). A `finished` that was recovered from the disk is not such a report, because a resumed learner may
+/// continue the run.
 async fn end_of_run(ended: Option<watch::Receiver<bool>>) {
     if let Some(mut ended) = ended
         && ended.wait_for(|&ended| ended).await.is_ok()

@@ -21,7 +21,8 @@ use crate::writers::StreamEnd;
 use crate::{convert, sample_streams, writers};
 
 /// The most insert streams at once: one for each actor of a large run. Each can hold one message of
-/// [`INSERT_BYTES_MAX`](proto::limits::INSERT_BYTES_MAX) bytes, so this is also a bound on memory.
+/// [`INSERT_BYTES_MAX`](proto::limits::INSERT_BYTES_MAX) bytes, so this also bounds their memory, which is
+/// not part of --memory-limit.
 const WRITERS_MAX: usize = 1024;
 /// The most sample streams at once. A learner has a few, and a restarted one may overlap with its predecessor. Each can
 /// hold replies of up to [`SAMPLE_BYTES_MAX`](proto::limits::SAMPLE_BYTES_MAX) bytes.
@@ -38,7 +39,7 @@ const SNAPSHOT_READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What every call needs. Clones share everything.
 #[derive(Clone)]
-pub(crate) struct Context {
+pub(crate) struct ServiceState {
     /// The shard's permanent id.
     pub id: String,
     /// The contents survive the process.
@@ -54,7 +55,7 @@ pub(crate) struct Context {
     pub run_finished: watch::Sender<bool>,
 }
 
-impl Context {
+impl ServiceState {
     pub fn status_message(&self, mut status: ShardStatus) -> v1::ShardStatus {
         status.writers_blocked = u32::try_from(self.metrics.writers_blocked.get()).unwrap_or(0);
         proto::status::status_message(&status)
@@ -103,14 +104,14 @@ impl Context {
 
 /// Implements the RPCs of `quiver.v1.Replay`.
 pub struct ReplayService {
-    context: Context,
+    context: ServiceState,
     writers: Arc<Semaphore>,
     sample_streams: Arc<Semaphore>,
     snapshots: Arc<Semaphore>,
 }
 
 impl ReplayService {
-    pub(crate) fn new(context: Context) -> Self {
+    pub(crate) fn new(context: ServiceState) -> Self {
         let permits = |most| Arc::new(Semaphore::new(most));
         Self {
             context,
@@ -245,7 +246,7 @@ impl ReplayService {
 
 /// Sends a snapshot piece by piece. Each piece is one job, so that other calls get their turn in between.
 async fn save(
-    context: &Context,
+    context: &ServiceState,
     replies: &mpsc::Sender<Result<v1::SnapshotReply, Status>>,
 ) -> Result<(), StreamEnd> {
     let mut saving = context.shard.call_blocking(|shard| shard.begin_snapshot()).await??;

@@ -18,8 +18,8 @@ use replay::{
     StoreOptions, TableStatus, Updated,
 };
 
-use crate::location::StoreLocation;
 use crate::refusal::Refusal;
+use crate::store_backend::StoreBackend;
 
 mod spec;
 
@@ -67,7 +67,7 @@ pub enum InsertDecision {
 
 /// One shard. It can do nothing before the first grant has configured it.
 pub struct Shard {
-    location: StoreLocation,
+    backend: StoreBackend,
     memory_limit: u64,
     /// The incarnation of the store that the first grant will create.
     incarnation: u32,
@@ -87,12 +87,12 @@ struct Configured {
 }
 
 impl Shard {
-    /// Opens a shard and recovers the store at its location, if there is one. The shard accepts no configuration that
+    /// Opens a shard and recovers the store at its backend, if there is one. The shard accepts no configuration that
     /// needs more than `memory_limit` bytes.
-    pub fn open(location: StoreLocation, memory_limit: u64) -> Result<Self, Refusal> {
+    pub fn open(backend: StoreBackend, memory_limit: u64) -> Result<Self, Refusal> {
         let incarnation = random_incarnation().map_err(Refusal::storage("read /dev/urandom"))?;
-        let mut shard = Self { location, memory_limit, incarnation, configured: None };
-        if let Some((manifest, store, recovered)) = shard.location.recover()? {
+        let mut shard = Self { backend, memory_limit, incarnation, configured: None };
+        if let Some((manifest, store, recovered)) = shard.backend.recover()? {
             let spec = spec_of(&manifest)?;
             shard.configured = Some(Configured {
                 run: manifest.run,
@@ -109,9 +109,9 @@ impl Shard {
 
     /// Checks that a writer may write. Returns the configuration, or `None` if there is none yet.
     pub fn admit(&self, writer: &WriterIdentity) -> Result<Option<Arc<StoreSpec>>, Refusal> {
-        let (ours, theirs) = (self.location.id(), &writer.shard);
+        let (ours, theirs) = (self.backend.id(), &writer.shard);
         if !theirs.is_empty() && theirs != ours {
-            return Err(Refusal::OtherShard { ours: ours.to_owned(), theirs: theirs.clone() });
+            return Err(Refusal::WrongShard { ours: ours.to_owned(), theirs: theirs.clone() });
         }
         let Some(configured) = &self.configured else { return Ok(None) };
         configured.check_run(&writer.run)?;
@@ -267,7 +267,7 @@ impl Shard {
 
     pub fn begin_snapshot(&self) -> Result<SnapshotWriter<Vec<u8>>, Refusal> {
         let configured = self.configured.as_ref().ok_or(Refusal::NotConfigured)?;
-        let head = self.location.snapshot_head(&self.manifest(configured)?)?;
+        let head = self.backend.snapshot_head(&self.manifest(configured)?)?;
         SnapshotWriter::new(head).map_err(Refusal::storage("start a snapshot"))
     }
 
@@ -290,7 +290,7 @@ impl Shard {
 
     /// What the shard holds and has counted. The service adds the number of blocked writers.
     pub fn status(&self) -> ShardStatus {
-        let id = self.location.id().to_owned();
+        let id = self.backend.id().to_owned();
         let Some(Configured { store, allowance, finished, .. }) = &self.configured else {
             return ShardStatus { id, incarnation: self.incarnation, ..ShardStatus::default() };
         };
@@ -318,7 +318,7 @@ impl Shard {
     fn create(&mut self, learner: &LearnerIdentity, spec: StoreSpec) -> Result<Configured, Refusal> {
         check_memory(&spec.options, self.memory_limit)?;
         let manifest = manifest(&learner.run, &spec, self.incarnation, learner.incarnation)?;
-        let store = self.location.create(manifest)?;
+        let store = self.backend.create(manifest)?;
         Ok(Configured {
             run: learner.run.clone(),
             spec: Arc::new(spec),
@@ -361,7 +361,7 @@ impl Shard {
         apply(&mut configured.store, &options)?;
         configured.spec = Arc::new(StoreSpec { options, ..(*configured.spec).clone() });
         let manifest = self.manifest(self.configured.as_ref().ok_or(Refusal::NotConfigured)?)?;
-        self.location.save_manifest(manifest)
+        self.backend.save_manifest(manifest)
     }
 
     /// Changes the newest learner and whether the run has ended: on disk first, so that a failure changes nothing.
@@ -369,7 +369,7 @@ impl Shard {
         let configured = self.configured.as_ref().ok_or(Refusal::NotConfigured)?;
         let mut manifest = self.manifest(configured)?;
         (manifest.learner, manifest.finished) = (learner, finished);
-        self.location.save_manifest(manifest)?;
+        self.backend.save_manifest(manifest)?;
         if let Some(configured) = &mut self.configured {
             (configured.learner, configured.finished) = (learner, finished);
         }

@@ -1,8 +1,9 @@
 //! A shard that many tasks share: a fair async lock, taken in the order of arrival.
 //!
-//! The lock's holder runs one job on its current thread. A job takes microseconds. Handing it to another thread would
-//! take longer and, on a busy machine, sometimes four milliseconds more. A task that waits for the lock does not block
-//! its thread. Each job sees the shard as the previous one left it. After each job, the state that tasks wait for is
+//! [`SharedShard::call`] runs a job inline, on the current thread of the runtime: most jobs take less time than a hand-over
+//! to another thread. Exceptions hold up that thread: a sample of thousands of items takes up to hundreds of
+//! milliseconds, and a page of a mapped file that is not in memory costs a read of the disk. Jobs that allocate files or
+//! scan a whole table use [`SharedShard::call_blocking`]. A task that waits for the lock does not block its thread. Each job sees the shard as the previous one left it. After each job, the state that tasks wait for is
 //! published:
 //!
 //! - the *phase* (configured, finished) changes rarely: at the first grant, at the end of the run, and when a newer
@@ -25,9 +26,9 @@ use crate::metrics::{GaugeGuard, Metrics};
 use crate::refusal::Refusal;
 use crate::shard::Shard;
 
-/// The part of the status that changes rarely.
+/// The part of the status that changes rarely. (The phase of an episode is another concept, in crate `replay`.)
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Phase {
+pub struct RunPhase {
     /// A learner has configured the shard.
     pub configured: bool,
     /// The run has ended.
@@ -36,10 +37,10 @@ pub struct Phase {
 
 /// Cloneable handle to the shard. The shard is dropped with the last clone.
 #[derive(Clone)]
-pub struct SharedShard(Arc<Inner>);
+pub struct SharedShard(Arc<SharedState>);
 
 /// A handle that does not keep the shard alive.
-pub struct WeakSharedShard(Weak<Inner>);
+pub struct WeakSharedShard(Weak<SharedState>);
 
 impl WeakSharedShard {
     /// A [`SharedShard`], if another one is still alive.
@@ -58,11 +59,12 @@ impl ShardDropped {
     }
 }
 
-struct Inner {
-    shard: Arc<Mutex<Guarded>>,
-    /// How many changes are on disk. The holder of the lock is flushing more. `None` if calls do not wait for the disk.
-    disk: Option<Mutex<u64>>,
-    phase: watch::Receiver<Phase>,
+struct SharedState {
+    locked: Arc<Mutex<LockedShard>>,
+    /// The newest revision on disk ([`LockedShard::revision`]). The holder of this mutex is running fsync. `None` unless each
+    /// change is flushed (`--fsync always`).
+    flushed_revision: Option<Mutex<u64>>,
+    phase: watch::Receiver<RunPhase>,
     inserts: watch::Receiver<u64>,
     turn: Arc<Notify>,
     metrics: Metrics,
@@ -71,11 +73,11 @@ struct Inner {
 impl SharedShard {
     /// Starts serving a shard. With `sync_each`, a call returns only after its changes are on disk.
     pub fn new(shard: Shard, metrics: Metrics, sync_each: bool) -> (Self, ShardDropped) {
-        let (phase_sender, phase) = watch::channel(Phase::default());
+        let (phase_sender, phase) = watch::channel(RunPhase::default());
         let (inserts_sender, inserts) = watch::channel(0);
         let (alive, dropped) = oneshot::channel();
         let turn = Arc::new(Notify::new());
-        let published = Published {
+        let published = StatusChannels {
             phase: phase_sender,
             inserts: inserts_sender,
             turn: turn.clone(),
@@ -83,23 +85,24 @@ impl SharedShard {
         };
         let status = shard.status();
         published.publish(&status);
-        let running = Running { shard, published, _alive: alive };
-        let guarded = Guarded { running: Some(Box::new(running)), status, changes: 0 };
-        let disk = sync_each.then(|| Mutex::new(0));
-        let shard = Arc::new(Mutex::new(guarded));
-        (Self(Arc::new(Inner { shard, disk, phase, inserts, turn, metrics })), ShardDropped(dropped))
+        let running = LiveShard { shard, published, _alive: alive };
+        let locked = LockedShard { running: Some(Box::new(running)), status, revision: 0 };
+        let flushed_revision = sync_each.then(|| Mutex::new(0));
+        let locked = Arc::new(Mutex::new(locked));
+        let state = SharedState { locked, flushed_revision, phase, inserts, turn, metrics };
+        (Self(Arc::new(state)), ShardDropped(dropped))
     }
 
     /// Runs a short job on the shard. A caller that is dropped before it gets the lock runs nothing.
     pub async fn call<T>(&self, job: impl FnOnce(&mut Shard) -> T) -> Result<T, Refusal> {
-        let (result, changes) = self.lock().await.work(job)?;
-        self.on_disk(changes).await?;
+        let (result, revision) = self.lock().await.run_job(job)?;
+        self.wait_until_flushed(revision).await?;
         Ok(result)
     }
 
     /// Reads from the shard, for a short time. Does not wait until earlier changes are on disk.
     pub async fn read<T>(&self, job: impl FnOnce(&Shard) -> T) -> Result<T, Refusal> {
-        Ok(self.lock().await.work(|shard| job(shard))?.0)
+        Ok(self.lock().await.run_job(|shard| job(shard))?.0)
     }
 
     /// Runs a long job on a thread for blocking work, so that it does not hold up a thread that serves RPCs.
@@ -107,12 +110,12 @@ impl SharedShard {
         &self,
         job: impl FnOnce(&mut Shard) -> T + Send + 'static,
     ) -> Result<T, Refusal> {
-        let mut guarded = self.lock().await;
+        let mut locked = self.lock().await;
         // If the job panics, the shard is dropped with it.
         let done =
-            spawn_blocking(move || guarded.work(job)).await.map_err(|_: JoinError| Refusal::Stopping)?;
-        let (result, changes) = done?;
-        self.on_disk(changes).await?;
+            spawn_blocking(move || locked.run_job(job)).await.map_err(|_: JoinError| Refusal::Stopping)?;
+        let (result, revision) = done?;
+        self.wait_until_flushed(revision).await?;
         Ok(result)
     }
 
@@ -126,22 +129,22 @@ impl SharedShard {
         self.call(timed).await
     }
 
-    async fn lock(&self) -> OwnedMutexGuard<Guarded> {
-        if let Ok(free) = self.0.shard.clone().try_lock_owned() {
+    async fn lock(&self) -> OwnedMutexGuard<LockedShard> {
+        if let Ok(free) = self.0.locked.clone().try_lock_owned() {
             return free;
         }
         let _waiting = GaugeGuard::new(&self.0.metrics.calls_waiting);
-        self.0.shard.clone().lock_owned().await
+        self.0.locked.clone().lock_owned().await
     }
 
-    /// Waits until this many changes are on disk, if the shard flushes each change. Concurrent callers share one flush.
-    async fn on_disk(&self, changes: u64) -> Result<(), Refusal> {
-        let Some(disk) = &self.0.disk else { return Ok(()) };
-        let mut on_disk = disk.lock().await;
-        if *on_disk >= changes {
+    /// Waits until this revision is on disk, if the shard flushes each change. Concurrent callers share one flush.
+    async fn wait_until_flushed(&self, revision: u64) -> Result<(), Refusal> {
+        let Some(flushed) = &self.0.flushed_revision else { return Ok(()) };
+        let mut flushed = flushed.lock().await;
+        if *flushed >= revision {
             return Ok(());
         }
-        let (storage, changes) = self.lock().await.work(|shard| shard.storage())?;
+        let (storage, revision) = self.lock().await.run_job(|shard| shard.storage())?;
         let started = Instant::now();
         let Some(storage) = storage else { return Ok(()) };
         let synced = spawn_blocking(move || storage.sync())
@@ -155,7 +158,7 @@ impl SharedShard {
             return Err(Refusal::Stopping);
         }
         self.0.metrics.record_sync(started.elapsed());
-        *on_disk = changes;
+        *flushed = revision;
         Ok(())
     }
 
@@ -165,7 +168,10 @@ impl SharedShard {
     }
 
     /// Waits until the phase satisfies a condition.
-    pub async fn wait_for_phase(&self, condition: impl FnMut(&Phase) -> bool) -> Result<Phase, Refusal> {
+    pub async fn wait_for_phase(
+        &self,
+        condition: impl FnMut(&RunPhase) -> bool,
+    ) -> Result<RunPhase, Refusal> {
         let mut phase = self.0.phase.clone();
         let reached = phase.wait_for(condition).await.map_err(|_| Refusal::Stopping)?;
         Ok(*reached)
@@ -205,24 +211,24 @@ impl Drop for TurnGuard<'_> {
 }
 
 /// The state under the lock.
-struct Guarded {
+struct LockedShard {
     /// `None` after a failure.
-    running: Option<Box<Running>>,
+    running: Option<Box<LiveShard>>,
     /// Its status after the last job.
     status: ShardStatus,
     /// How many jobs have changed the status.
-    changes: u64,
+    revision: u64,
 }
 
-struct Running {
+struct LiveShard {
     shard: Shard,
-    published: Published,
+    published: StatusChannels,
     _alive: oneshot::Sender<()>,
 }
 
-impl Guarded {
-    /// Runs a job. Also returns the number of changes so far.
-    fn work<T>(&mut self, job: impl FnOnce(&mut Shard) -> T) -> Result<(T, u64), Refusal> {
+impl LockedShard {
+    /// Runs a job. Also returns the revision after it.
+    fn run_job<T>(&mut self, job: impl FnOnce(&mut Shard) -> T) -> Result<(T, u64), Refusal> {
         // If the job panics, the shard is dropped: its state may be inconsistent.
         let mut running = self.running.take().ok_or(Refusal::Stopping)?;
         let result = job(&mut running.shard);
@@ -231,23 +237,23 @@ impl Guarded {
         self.running = Some(running);
         // Every change of the store changes a counter of the status. So a call that only reads does not wait for the
         // disk.
-        self.changes += u64::from(status != self.status);
+        self.revision += u64::from(status != self.status);
         self.status = status;
-        Ok((result, self.changes))
+        Ok((result, self.revision))
     }
 }
 
 /// The state of the shard that is visible without the lock.
-struct Published {
-    phase: watch::Sender<Phase>,
+struct StatusChannels {
+    phase: watch::Sender<RunPhase>,
     inserts: watch::Sender<u64>,
     turn: Arc<Notify>,
     metrics: Metrics,
 }
 
-impl Published {
+impl StatusChannels {
     fn publish(&self, status: &ShardStatus) {
-        let phase = Phase { configured: status.configured, finished: status.finished };
+        let phase = RunPhase { configured: status.configured, finished: status.finished };
         replace_if_changed(&self.phase, phase);
         replace_if_changed(&self.inserts, status.inserts());
         self.metrics.observe(status);
@@ -268,12 +274,12 @@ fn replace_if_changed<T: PartialEq>(published: &watch::Sender<T>, new: T) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::location::StoreLocation;
+    use crate::store_backend::StoreBackend;
     use prometheus::Registry;
 
     fn guarded() -> (SharedShard, ShardDropped, Metrics) {
         let metrics = Metrics::register(&Registry::new());
-        let shard = Shard::open(StoreLocation::memory("a".into()), 1 << 20).unwrap();
+        let shard = Shard::open(StoreBackend::in_memory("a".into()), 1 << 20).unwrap();
         let (handle, dropped) = SharedShard::new(shard, metrics.clone(), false);
         (handle, dropped, metrics)
     }
@@ -301,7 +307,7 @@ mod tests {
             let handle = handle.clone();
             async move { handle.call_blocking(move |_| wait.recv().unwrap()).await }
         });
-        while handle.0.shard.try_lock().is_ok() {
+        while handle.0.locked.try_lock().is_ok() {
             tokio::task::yield_now().await;
         }
         let order = Arc::new(std::sync::Mutex::new(Vec::new()));

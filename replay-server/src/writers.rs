@@ -1,7 +1,7 @@
 //! One insert stream: hello, then chunk after chunk, each stored before the next is read.
 //!
-//! A writer blocks only here: first until a learner has configured the shard, then with each chunk until there is
-//! allowance. While a chunk is blocked the stream is not read. This is the backpressure on the writer, and it keeps
+//! Backpressure on a writer is only here: it waits first until a learner has configured the shard, then with each chunk
+//! until there is allowance, in both cases without a time limit. While a chunk is blocked the stream is not read. This blocks the writer and keeps
 //! each stream at one chunk in the shard's memory.
 
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use tonic::{Status, Streaming};
 use crate::blocked::{ReplySender, WriterWait};
 use crate::convert;
 use crate::refusal::Refusal;
-use crate::service::Context;
+use crate::service::ServiceState;
 use crate::shard::{InsertDecision, WriterIdentity};
 
 /// How long a stream may be open without its first message. Clients send it at once, and the number of streams is
 /// limited.
-pub(crate) const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const FIRST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a stream ends early.
 pub(crate) enum StreamEnd {
@@ -43,12 +43,12 @@ impl From<Refusal> for StreamEnd {
 
 /// Serves a stream until its writer has nothing more to send, or the run has ended.
 pub(crate) async fn serve(
-    context: &Context,
+    context: &ServiceState,
     mut requests: Streaming<v1::InsertRequest>,
     replies: &ReplySender,
 ) -> Result<(), StreamEnd> {
-    let first = timeout(HELLO_TIMEOUT, next(context, &mut requests));
-    let hello = match first.await.map_err(|_| Refusal::HelloTimeout(HELLO_TIMEOUT))?? {
+    let first = timeout(FIRST_MESSAGE_TIMEOUT, next(context, &mut requests));
+    let hello = match first.await.map_err(|_| Refusal::FirstMessageTimeout(FIRST_MESSAGE_TIMEOUT))?? {
         Some(Message::Hello(hello)) => hello,
         _ => return Err(Refusal::ExpectedHello.into()),
     };
@@ -87,7 +87,7 @@ pub(crate) async fn serve(
 
 /// The next message, or `None` when the writer has sent its last.
 async fn next(
-    context: &Context,
+    context: &ServiceState,
     requests: &mut Streaming<v1::InsertRequest>,
 ) -> Result<Option<Message>, StreamEnd> {
     match requests.message().await {
@@ -99,7 +99,7 @@ async fn next(
 
 /// Admits a writer of this run with the right frame format. Blocks until the shard is configured.
 async fn admit(
-    context: &Context,
+    context: &ServiceState,
     writer: &WriterIdentity,
     caller: &str,
     replies: &ReplySender,
@@ -131,7 +131,7 @@ fn check(writer: &WriterIdentity, spec: &StoreSpec, chunk: v1::Chunk) -> Result<
 
 /// Stores a chunk once there is allowance. `None` if the run ends first.
 async fn store(
-    context: &Context,
+    context: &ServiceState,
     mut chunk: Chunk,
     caller: &str,
     replies: &ReplySender,

@@ -346,7 +346,7 @@ async fn a_table_that_uses_items_up_is_a_queue() {
     assert_eq!(taken, (0..119).collect::<Vec<_>>());
     let table = table_status(&mut client).await;
     assert_eq!((table.items, table.used_up, table.samples), (0, 119, 119));
-    assert_eq!(running.metric("quiver_replay_evictions_total{cause=\"used-up\"}"), 119.0);
+    assert_eq!(running.metric("quiver_replay_removals_total{cause=\"used_up\"}"), 119.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

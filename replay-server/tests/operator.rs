@@ -34,7 +34,7 @@ async fn a_smaller_capacity_evicts_by_the_remover_and_a_larger_one_makes_room() 
         let reply = client.configure(configure(Some(5), None)).await.unwrap().into_inner();
         assert_eq!(reply.store.unwrap().tables[0].capacity, 5);
         assert_eq!(firsts(&mut client).await, kept.clone().collect::<Vec<_>>(), "{remover}");
-        assert_eq!(running.metric("quiver_replay_evictions_total{cause=\"capacity\"}"), 6.0);
+        assert_eq!(running.metric("quiver_replay_removals_total{cause=\"capacity\"}"), 6.0);
         assert_eq!(
             (running.metric("quiver_replay_items"), running.metric("quiver_replay_capacity")),
             (5.0, 5.0)

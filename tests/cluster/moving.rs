@@ -45,11 +45,7 @@ fn shards_that_come_back_at_each_others_addresses_keep_their_items_and_their_lan
         assert_eq!(lanes(&cluster, address), before[shard], "and no lanes of the other");
     }
     for actor in &cluster.actors {
-        assert_eq!(
-            actor.metric("quiver_actor_incarnations_total"),
-            1.0,
-            "no actor had to rejoin as a new member"
-        );
+        assert_eq!(actor.metric("quiver_actor_joins_total"), 1.0, "no actor had to rejoin as a new member");
     }
     let learner = cluster.learner.log();
     assert!(learner.contains("shard addresses swapped"), "{learner}");

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use coordinator::spread::{Masses, SamplePoint};
+use coordinator::sample_points::{SamplePoint, ShardMasses};
 use proto::{StoreSpec, Updates, v1};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -146,18 +146,18 @@ impl Shards {
     }
 
     /// As the shards say themselves.
-    async fn masses(&mut self) -> Masses {
+    async fn masses(&mut self) -> ShardMasses {
         let mut masses = Vec::new();
         for index in 0..4 {
             masses.push(self.status(index).await.first_table().mass);
         }
-        Masses::new(masses)
+        ShardMasses::new(masses)
     }
 
     /// Batches: for each, points over the whole, then each shard's part.
     async fn draw(
         &mut self,
-        masses: &Masses,
+        masses: &ShardMasses,
         stratified: bool,
         batches: usize,
         rng: &mut ChaCha8Rng,
@@ -224,7 +224,7 @@ fn with_old_masses_every_item_comes_with_the_probability_it_says() {
         let mut shards = Shards::start(rng).await;
         let old = shards.change(rng).await;
         let expected = probabilities(&shards.priorities, &old);
-        let masses = Masses::new(old);
+        let masses = ShardMasses::new(old);
         assert_fit(&shards.draw(&masses, false, batches_for(&expected), rng).await, &expected);
     });
 }
@@ -248,7 +248,7 @@ fn with_old_masses_weighted_means_are_still_uniform_means() {
         let mut shards = Shards::start(rng).await;
         let old = shards.change(rng).await;
         let expected = probabilities(&shards.priorities, &old);
-        let drawn = shards.draw(&Masses::new(old), false, 300, rng).await;
+        let drawn = shards.draw(&ShardMasses::new(old), false, 300, rng).await;
         assert_uniform_means(&drawn, &expected, &shards.priorities);
     });
 }

@@ -136,11 +136,7 @@ fn strangers_and_nonsense_are_refused_and_counted_and_training_continues() {
     garbage(&cluster, &[&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &[0xff; 4096]].concat());
 
     cluster.moves_on(&[0]);
-    assert_eq!(
-        cluster.actors[0].metric("quiver_actor_incarnations_total"),
-        1.0,
-        "the actor was not disturbed"
-    );
+    assert_eq!(cluster.actors[0].metric("quiver_actor_joins_total"), 1.0, "the actor was not disturbed");
 }
 
 /// A message whose fields are of other types than the method's.

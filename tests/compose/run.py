@@ -149,8 +149,8 @@ def alerts_fire_and_end(cluster, prometheus):
     def firing():
         return {series["metric"]["alertname"] for series in prometheus.results('ALERTS{alertstate="firing"}')}
 
-    until("ActorsLost fires: there were eight", lambda: "ActorsLost" in firing())
-    for service, expected in [("replay", {"ShardLost"}), ("learner", {"LearnerLost", "NoInsertsAcknowledged"})]:
+    until("ActorCountDropped fires: there were eight", lambda: "ActorCountDropped" in firing())
+    for service, expected in [("replay", {"ShardLost"}), ("learner", {"LearnerLost", "NoChunksStored"})]:
         container, words = cluster.running(service)[0], " and ".join(sorted(expected))
         run("docker", "stop", "--time", "60", container)
         until(f"without {inspect(container)['Name'][1:]}: {words}", lambda: expected <= firing(), 480)

@@ -40,6 +40,7 @@ impl Adam {
         clamp: Option<f64>,
         learning_rate: f64,
     ) {
+        // Unlike PyTorch's, a step at learning rate 0 also leaves the moments and the step count unchanged.
         if learning_rate == 0.0 {
             return;
         }

@@ -13,7 +13,7 @@ use crate::returns::Folded;
 
 /// What an algorithm decides. An implementation holds the settings it needs and no other state.
 pub trait Agent: fmt::Debug + Send + Sync {
-    /// Settings that every agent with a TD target shares.
+    /// Settings of TD learning, which every agent has.
     fn learning(&self) -> &TdLearning;
 
     /// Numbers that the network's head outputs for each action.
@@ -37,7 +37,8 @@ pub trait Agent: fmt::Debug + Send + Sync {
     /// β of the softmax policy in the targets; `None` if there is none. The algorithm's entry declares which.
     fn temperature(&self) -> Option<f64>;
 
-    /// Entropy of the policy in nats, one per row of Q-values.
+    /// Entropy of softmax(Q) in nats, one per row of Q-values: of the policy for soft-dqn, of the target policy for
+    /// munchausen-dqn, at temperature 1 for dqn.
     fn entropy(&self, q: &Tensor) -> Tensor;
 
     /// Extra reward of step `index` of an n-step window, such as an entropy bonus. `log_probability` is log μ(a|s) of
@@ -88,7 +89,7 @@ pub trait Agent: fmt::Debug + Send + Sync {
         let width = q.len() / actions.len().max(1);
         let rows = q.chunks_exact(width.max(1)).zip(actions).zip(td_errors).enumerate();
         rows.map(|(row, ((q, action), td))| {
-            let reliability = batch.reliabilities.as_ref().map(|shares| shares[row]);
+            let reliability = batch.reliabilities.as_ref().map(|reliabilities| reliabilities[row]);
             self.priority(q, action as usize, td, reliability)
         })
         .collect()
@@ -107,14 +108,14 @@ pub struct TdLearning {
     pub double: bool,
     /// The shape of the loss around zero error.
     pub loss: Loss,
-    /// Which priorities.
+    /// The strategy that computes priorities.
     pub strategy: Strategy,
     /// What ρ is, for strategies that use it.
     pub rho: Rho,
 }
 
 impl TdLearning {
-    /// The part of the settings that this is.
+    /// Copies the fields it needs from the settings.
     pub fn new(settings: &Settings) -> Self {
         Self { double: settings.double, loss: settings.loss, strategy: settings.strategy, rho: settings.rho }
     }
@@ -157,7 +158,7 @@ pub struct TensorBatch {
 }
 
 impl TensorBatch {
-    /// Of each row of `values`, the entry of the action taken.
+    /// Q(s,a) of the action taken, for each row of Q-values.
     pub fn taken(&self, values: &Tensor) -> Tensor {
         values.gather(1, &self.actions.unsqueeze(1), false).squeeze_dim(1)
     }

@@ -19,7 +19,7 @@ pub struct Parameters {
     leaves: Vec<Tensor>,
 }
 
-/// Why bytes are no weights for this network.
+/// Why a weights file cannot be loaded into this network.
 #[derive(Debug, thiserror::Error)]
 pub enum WeightsError {
     /// Not the format.

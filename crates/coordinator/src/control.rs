@@ -1,23 +1,25 @@
 //! Rate control over all shards, owned by the learner.
 //!
-//! Arithmetic only. Input are the shards' counters ([`Control::update_status`]); output is whether a batch may be drawn
+//! Arithmetic only. Input are the shards' counters ([`RateController::update_status`]); output is whether a batch may be drawn
 //! and how many inserts each shard may accept. Counters belong to one incarnation, whatever its address: a shard that
 //! restarts empty starts from zero, one that moved continues, and nothing is counted twice.
 //!
 //! **Filling.** Nothing is drawn until the reachable shards hold `min_size` items, at the start and after a loss. At
 //! that moment the ratio starts: neither the filling nor anything before it owes updates.
 //!
-//! **Running.** [`RateLimiter`] over the inserts and samples since the ratio started. Each shard is granted its part of
-//! the allowed inserts, or all of them while they are few: it is not known here which shards have writers, and a part
-//! granted to a shard without any would block the others. So shards together may overdraw by a bounded number; the
-//! ratio itself is computed from the real counts.
+//! **Running.** [`RateLimiter`] over the inserts and samples since the ratio started. Each shard is granted an equal part
+//! of the inserts that are allowed. But rate control does not know which shards have writers (a shard without lanes has
+//! none). If it split the last few inserts, a shard without writers would hold a part that nothing uses, and the writers
+//! of the others would block. So every shard may use all of them when at most [`FEW_INSERTS`] are allowed, and at least
+//! [`FEW_INSERTS`] otherwise; the sum can exceed what is allowed by at most `FEW_INSERTS` × (shards − 1). The ratio is
+//! computed from the real counts.
 
 use std::collections::BTreeSet;
 
 use replay::{Allowance, ReplayStatus, ShardStatus};
 
 use crate::rate::RateLimiter;
-use crate::spread::Masses;
+use crate::sample_points::ShardMasses;
 
 /// Incarnations whose counts are kept besides those of the current shards. One that returns after more others than this
 /// is counted from zero again.
@@ -81,7 +83,7 @@ impl std::fmt::Display for BlockedOn {
 
 /// The state of rate control.
 #[derive(Clone, Debug)]
-pub struct Control {
+pub struct RateController {
     limiter: RateLimiter,
     shards: Vec<ShardState>,
     /// The counts of each incarnation: those of the checkpoint, then those reported since, the most recent last.
@@ -99,10 +101,11 @@ struct ShardState {
     status: ShardStatus,
     /// Since this control was created.
     has_answered: bool,
+    /// It answered when it was last asked, and is not excluded.
     present: bool,
     /// Unreachable when the ratio started, and has not answered since.
-    late: bool,
-    /// The run does without it: nothing waits for it.
+    missed_start: bool,
+    /// The run continues without it (`without_shards`): nothing waits for it.
     excluded: bool,
 }
 
@@ -115,12 +118,13 @@ struct IncarnationCount {
     agent_steps: u64,
 }
 
-impl Control {
-    /// Control over `shards` shards. `agent_steps` and `shard_counts` are those of the checkpoint that the run resumes
+impl RateController {
+    /// RateController over `shards` shards. `agent_steps` and `shard_counts` are those of the checkpoint that the run resumes
     /// from, or 0 and empty. A count belongs to the shard of its incarnation, whatever that shard's number is now.
     pub fn new(limiter: RateLimiter, shards: usize, agent_steps: u64, shard_counts: &[ShardCount]) -> Self {
         let status = ShardStatus::default();
-        let known = ShardState { status, has_answered: false, present: false, late: false, excluded: false };
+        let known =
+            ShardState { status, has_answered: false, present: false, missed_start: false, excluded: false };
         let counted = |&ShardCount { incarnation, agent_steps }: &ShardCount| IncarnationCount {
             incarnation,
             inserts: None,
@@ -163,12 +167,12 @@ impl Control {
         let before = self.inserts;
         let first = self.count(&status);
         let known = &mut self.shards[shard];
-        if let (true, Some((began, _))) = (known.late || first, &mut self.since) {
+        if let (true, Some((began, _))) = (known.missed_start || first, &mut self.since) {
             // Inserted under an allowance for filling, or under one of an earlier learner: these inserts owe no
             // updates.
             *began += i128::from(self.inserts - before);
         }
-        (known.status, known.has_answered, known.present, known.late) = (status, true, true, false);
+        (known.status, known.has_answered, known.present, known.missed_start) = (status, true, true, false);
         self.drop_oldest_former();
         self.settle();
     }
@@ -213,7 +217,7 @@ impl Control {
         self.samples += count;
     }
 
-    /// Undoes [`Control::sampled`] for items that could not be drawn.
+    /// Undoes [`RateController::sampled`] for items that could not be drawn.
     pub fn undo_sampled(&mut self, count: u64) {
         self.samples -= count;
         if let Some((_, began)) = &mut self.since {
@@ -261,9 +265,9 @@ impl Control {
     }
 
     /// Each shard's mass; 0 if it is unreachable.
-    pub fn masses(&self) -> Masses {
+    pub fn masses(&self) -> ShardMasses {
         let mass = |shard: &ShardState| if shard.present { shard.status.first_table().mass } else { 0.0 };
-        Masses::new(self.shards.iter().map(mass))
+        ShardMasses::new(self.shards.iter().map(mass))
     }
 
     /// Items of all reachable shards.
@@ -338,7 +342,7 @@ impl Control {
         self.since = match self.since {
             Some(since) if enough => Some(since),
             None if enough => {
-                self.shards.iter_mut().for_each(|shard| shard.late = !shard.present);
+                self.shards.iter_mut().for_each(|shard| shard.missed_start = !shard.present);
                 Some((i128::from(self.inserts) - i128::from(self.limiter.min_size()), self.samples))
             }
             _ => None,

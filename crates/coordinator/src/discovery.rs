@@ -98,7 +98,7 @@ impl Discovery {
             return Ok(Shards::ByAddress(self.configured.clone()));
         }
         if saved_ids.is_empty() {
-            return self.census().await;
+            return self.stable().await;
         }
         // With more shards than configured addresses, only ids tell them apart.
         let lookup = self.look_up().await;
@@ -110,11 +110,11 @@ impl Discovery {
     }
 
     /// Waits until the number of shards is stable.
-    async fn census(&self) -> Result<Shards, String> {
-        let (mut census, mut logged) = (Census::default(), None);
+    async fn stable(&self) -> Result<Shards, String> {
+        let (mut stable, mut logged) = (StableLookup::default(), None);
         loop {
             let lookup = self.look_up().await;
-            if census.is_complete(&lookup) {
+            if stable.is_complete(&lookup) {
                 let ids: Vec<_> = lookup.answered.keys().collect();
                 info!(shards = ids.len(), ?ids, "shard discovery completed: the run keeps these shards");
                 return Ok(match lookup.has_several_addresses() {
@@ -217,13 +217,13 @@ fn is_name(address: &Address) -> bool {
 
 /// Decides when all shards of a run have been found.
 #[derive(Debug, Default)]
-struct Census {
+struct StableLookup {
     resolved: Vec<Vec<Address>>,
     /// Consecutive lookups with this result in which all shards answered.
     stable: u32,
 }
 
-impl Census {
+impl StableLookup {
     /// Whether all names resolve and all shards answer, and did so in enough lookups in a row.
     fn is_complete(&mut self, lookup: &Lookup) -> bool {
         let addresses: usize = lookup.resolved.iter().map(Vec::len).sum();
@@ -286,8 +286,8 @@ mod tests {
 
     #[test]
     fn the_number_is_fixed_when_all_shards_have_answered_several_times() {
-        let mut census = Census::default();
-        let mut complete = |resolved: &[&str], ids: &[&str]| census.is_complete(&lookup(resolved, ids));
+        let mut stable = StableLookup::default();
+        let mut complete = |resolved: &[&str], ids: &[&str]| stable.is_complete(&lookup(resolved, ids));
         assert!(!complete(&[], &[]), "the name does not resolve yet");
         assert!(!complete(&["10.0.0.1:1"], &["a"]));
         assert!(!complete(&["10.0.0.1:1"], &["a"]));
@@ -299,8 +299,8 @@ mod tests {
 
     #[test]
     fn two_addresses_of_one_shard_do_not_make_two() {
-        let mut census = Census::default();
-        assert!(!(0..9).any(|_| census.is_complete(&lookup(&["10.0.0.1:1", "10.0.0.2:1"], &["a"]))));
+        let mut stable = StableLookup::default();
+        assert!(!(0..9).any(|_| stable.is_complete(&lookup(&["10.0.0.1:1", "10.0.0.2:1"], &["a"]))));
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub enum Denied {
     #[error("{role} index {index} is too large: --index must be less than {most}")]
     IndexTooLarge { role: &'static str, index: u32, most: u32 },
     /// All indices are taken.
-    #[error("the run has {most} members already: start fewer actors")]
+    #[error("the run has {most} members already: start fewer actors or evaluators")]
     Full {
         /// The largest possible number of members.
         most: u32,
@@ -61,13 +61,13 @@ impl MemberRole {
 pub struct Members {
     /// The learner's incarnation: the upper half of every member incarnation assigned.
     learner_incarnation: u32,
-    by_index: BTreeMap<(MemberRole, u32), Member>,
+    by_index: BTreeMap<(MemberRole, u32), MemberRecord>,
     joined: u32,
     joins: BTreeMap<MemberRole, u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Member {
+struct MemberRecord {
     incarnation: u64,
     streams: u32,
     joined: Instant,
@@ -88,8 +88,9 @@ impl Members {
         now: Instant,
     ) -> Result<(u32, u64), Denied> {
         let taken = |index: &u32| {
-            let reserved = |member: &Member| now.saturating_duration_since(member.joined) < STREAM_WAIT_MAX;
-            let holds = |member: &Member| member.streams > 0 || reserved(member);
+            let reserved =
+                |member: &MemberRecord| now.saturating_duration_since(member.joined) < STREAM_WAIT_MAX;
+            let holds = |member: &MemberRecord| member.streams > 0 || reserved(member);
             self.by_index.get(&(role, *index)).is_some_and(holds)
         };
         let index = requested.or_else(|| (0..MEMBERS_MAX).find(|index| !taken(index)));
@@ -99,7 +100,7 @@ impl Members {
         self.joined += 1;
         *self.joins.entry(role).or_default() += 1;
         let incarnation = u64::from(self.learner_incarnation) << 32 | u64::from(self.joined);
-        self.by_index.insert((role, index), Member { incarnation, streams: 0, joined: now });
+        self.by_index.insert((role, index), MemberRecord { incarnation, streams: 0, joined: now });
         Ok((index, incarnation))
     }
 
@@ -119,7 +120,7 @@ impl Members {
             Some(newest) if newest == incarnation => Ok(()),
             _ => {
                 check_index(role, index)?;
-                self.by_index.insert((role, index), Member { incarnation, streams: 0, joined: now });
+                self.by_index.insert((role, index), MemberRecord { incarnation, streams: 0, joined: now });
                 Ok(())
             }
         }
@@ -153,7 +154,8 @@ impl Members {
 
     /// Number of connected members.
     pub fn present(&self, role: MemberRole) -> u32 {
-        let present = |(index, member): &(&(MemberRole, u32), &Member)| index.0 == role && member.streams > 0;
+        let present =
+            |(index, member): &(&(MemberRole, u32), &MemberRecord)| index.0 == role && member.streams > 0;
         self.by_index.iter().filter(present).count() as u32
     }
 }

@@ -1,6 +1,6 @@
 //! The pool of a run's remote shards: polls all of them for their status, and samples over all of them.
 //!
-//! The pool owns the connections, the state of samples per insert ([`Control`]), and the [`ShardDirectory`]: once a
+//! The pool owns the connections, the state of samples per insert ([`RateController`]), and the [`ShardDirectory`]: once a
 //! shard has moved, it is called at its new address. The pool never decides to wait; its caller does.
 
 use std::collections::BTreeSet;
@@ -15,15 +15,15 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::clock::Clock;
-use crate::control::Control;
+use crate::control::RateController;
 use crate::discovery::AddressWatcher;
+use crate::sample_points::{SamplePoint, ShardMasses};
 use crate::shard_directory::{IdentifyOutcome, ShardDirectory};
-use crate::spread::{Masses, SamplePoint};
 
 /// The shards of a run.
 pub struct ShardPool {
     /// Rate control over the shards' counters.
-    pub control: Control,
+    pub control: RateController,
     shards: Vec<ShardClient>,
     directory: ShardDirectory,
     /// Publishes the directory to the members.
@@ -51,7 +51,7 @@ impl ShardPool {
         shards: Vec<ShardClient>,
         directory: ShardDirectory,
         published: watch::Sender<Vec<ShardEntry>>,
-        control: Control,
+        control: RateController,
         without: BTreeSet<usize>,
         watcher: Option<AddressWatcher>,
         clock: Clock,
@@ -153,7 +153,7 @@ impl ShardPool {
     pub async fn draw(
         &mut self,
         points: &[SamplePoint],
-        masses: &mut Masses,
+        masses: &mut ShardMasses,
     ) -> Result<Vec<ShardBatch>, String> {
         self.follow_moved_shards();
         let control = &self.control;

@@ -55,7 +55,7 @@ impl LearnerService {
             return Ok(());
         }
         let text =
-            format!("this is run {own}, the caller is a member of run {run}: restart it to join this one");
+            format!("this is run {own}, the caller is a member of run {run}: the caller must join this run");
         Err(self.refuse("run", Status::failed_precondition(text)))
     }
 

@@ -2,13 +2,13 @@
 
 mod shard_counts;
 
-use coordinator::control::{BlockedOn, Control, ShardCount};
+use coordinator::control::{BlockedOn, RateController, ShardCount};
 use coordinator::rate::RateLimiter;
 use shard_counts::ShardCounts;
 
-fn control(shards: usize, min_size: u64) -> Control {
+fn control(shards: usize, min_size: u64) -> RateController {
     let limiter = RateLimiter::new(Some(8.0), min_size, 32, None).unwrap();
-    Control::new(limiter, shards, 0, &[])
+    RateController::new(limiter, shards, 0, &[])
 }
 
 /// A shard that has inserted so many, none of them gone yet, one agent step for each.
@@ -16,7 +16,7 @@ fn counts(incarnation: u32, inserts: u64) -> ShardCounts {
     ShardCounts { incarnation, inserts, agent_steps: inserts, items: inserts, mass: inserts as f64 }
 }
 
-fn samples_until_it_waits(control: &mut Control) -> u64 {
+fn samples_until_it_waits(control: &mut RateController) -> u64 {
     let mut samples = 0;
     while control.can_sample().is_ok() {
         control.sampled(32);
@@ -51,7 +51,7 @@ fn a_shard_that_changes_its_number_beside_a_stranger_counts_nothing_twice() {
     assert_eq!((control.agent_steps(), control.totals(), control.items()), (79, (0, 79), 49));
     // The learner starts anew.
     let limiter = RateLimiter::new(Some(8.0), 100, 32, None).unwrap();
-    let mut again = Control::new(limiter, 2, control.agent_steps(), &control.shard_counts());
+    let mut again = RateController::new(limiter, 2, control.agent_steps(), &control.shard_counts());
     again.update_status(0, counts(2, 31).status());
     again.update_status(1, counts(1, 44).status());
     assert_eq!(again.agent_steps(), 80);
@@ -69,7 +69,7 @@ fn only_so_many_former_lives_are_remembered_and_never_at_the_cost_of_those_that_
     assert_eq!(control.agent_steps(), 41 + 498);
     // A later learner keeps it too: the shard that answered last is dropped last.
     let limiter = RateLimiter::new(Some(8.0), 100, 32, None).unwrap();
-    let mut again = Control::new(limiter, 2, control.agent_steps(), &control.shard_counts());
+    let mut again = RateController::new(limiter, 2, control.agent_steps(), &control.shard_counts());
     again.update_status(1, counts(500, 1).status());
     again.update_status(0, counts(1, 42).status());
     assert_eq!(again.agent_steps(), 41 + 498 + 2);
@@ -79,7 +79,7 @@ fn only_so_many_former_lives_are_remembered_and_never_at_the_cost_of_those_that_
 fn a_former_life_that_is_back_after_the_learner_too_owes_no_updates() {
     let limiter = RateLimiter::new(Some(8.0), 100, 32, None).unwrap();
     let marks = [ShardCount { incarnation: 1, agent_steps: 1_000_000 }];
-    let mut control = Control::new(limiter, 2, 1_000_000, &marks);
+    let mut control = RateController::new(limiter, 2, 1_000_000, &marks);
     control.update_status(0, counts(2, 50).status());
     control.update_status(1, counts(3, 200).status());
     assert!(samples_until_it_waits(&mut control) <= 20 + 32);
@@ -120,7 +120,7 @@ fn what_a_shard_out_of_reach_took_while_the_replay_filled_owes_no_updates() {
 #[test]
 fn without_a_ratio_only_filling_holds_the_learner_and_nothing_the_actors() {
     let limiter = RateLimiter::new(None, 100, 32, None).unwrap();
-    let mut control = Control::new(limiter, 2, 0, &[]);
+    let mut control = RateController::new(limiter, 2, 0, &[]);
     control.update_status(0, counts(1, 50).status());
     assert_eq!(control.can_sample(), Err(BlockedOn::Shards(vec![1])));
     control.update_status(1, counts(2, 49).status());
@@ -153,7 +153,7 @@ fn a_resumed_learner_counts_only_inserts_after_its_checkpoint() {
     let limiter = RateLimiter::new(Some(8.0), 100, 32, None).unwrap();
     let marks =
         [ShardCount { incarnation: 3, agent_steps: 500 }, ShardCount { incarnation: 5, agent_steps: 400 }];
-    let mut control = Control::new(limiter, marks.len(), 1_000, &marks);
+    let mut control = RateController::new(limiter, marks.len(), 1_000, &marks);
     assert_eq!(control.shard_counts(), marks);
     assert_eq!(control.allowance(0), None);
     // The first resumes, the second has restarted empty.

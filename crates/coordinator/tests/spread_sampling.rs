@@ -5,7 +5,7 @@
 
 mod tables;
 
-use coordinator::spread::Masses;
+use coordinator::sample_points::ShardMasses;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use replay::testing::statistics::{
@@ -33,7 +33,7 @@ fn changed(rng: &mut ChaCha8Rng) -> (Shards, Vec<f64>) {
 }
 
 /// Draws without strata until the rarest item is expected 20 times, and compares frequencies.
-fn fits(shards: &mut Shards, masses: &Masses, expected: &[f64], rng: &mut ChaCha8Rng) {
+fn fits(shards: &mut Shards, masses: &ShardMasses, expected: &[f64], rng: &mut ChaCha8Rng) {
     assert_fit(&shards.draw(masses, false, batches_for(expected), rng), expected);
 }
 
@@ -51,7 +51,7 @@ fn with_old_masses_every_item_comes_with_the_probability_it_says() {
     let rng = &mut rng(2);
     let (mut shards, old) = changed(rng);
     let expected = probabilities(&shards.priorities, &old);
-    fits(&mut shards, &Masses::new(old), &expected, rng);
+    fits(&mut shards, &ShardMasses::new(old), &expected, rng);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn with_strata_and_old_masses_too() {
     let rng = &mut rng(5);
     let (mut shards, old) = changed(rng);
     let expected = probabilities(&shards.priorities, &old);
-    assert_within_strata(&shards.draw(&Masses::new(old), true, 400, rng), &expected);
+    assert_within_strata(&shards.draw(&ShardMasses::new(old), true, 400, rng), &expected);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn with_old_masses_weighted_means_are_still_uniform_means() {
     let rng = &mut rng(6);
     let (mut shards, old) = changed(rng);
     let expected = probabilities(&shards.priorities, &old);
-    let drawn = shards.draw(&Masses::new(old), false, 400, rng);
+    let drawn = shards.draw(&ShardMasses::new(old), false, 400, rng);
     assert_uniform_means(&drawn, &expected, &shards.priorities);
 }
 
@@ -107,7 +107,7 @@ fn importance_weights_of_a_batch_are_the_closed_form() {
     let rng = &mut rng(7);
     let (mut shards, old) = changed(rng);
     let expected = probabilities(&shards.priorities, &old);
-    let (items, masses) = (expected.len() as f64, Masses::new(old));
+    let (items, masses) = (expected.len() as f64, ShardMasses::new(old));
     for exponent in [0.4, 0.6, 1.0] {
         let drawn = shards.draw(&masses, true, 1, rng);
         let closed: Vec<f64> =

@@ -97,11 +97,11 @@ fn playing() -> DashboardRow {
                 &[
                     (
                         "mean",
-                        "avg(clamp_max(rate(quiver_actor_wait_seconds_total{job=\"actor\"}[$__rate_interval]), 1))",
+                        "avg(clamp_max(rate(quiver_actor_blocked_seconds_total{job=\"actor\"}[$__rate_interval]), 1))",
                     ),
                     (
                         "worst",
-                        "max(clamp_max(rate(quiver_actor_wait_seconds_total{job=\"actor\"}[$__rate_interval]), 1))",
+                        "max(clamp_max(rate(quiver_actor_blocked_seconds_total{job=\"actor\"}[$__rate_interval]), 1))",
                     ),
                 ],
             ),
@@ -187,7 +187,7 @@ fn members() -> DashboardRow {
                 &[
                     ("joined", "round(sum(increase(quiver_learner_joins_total{role=\"actor\"}[1h])))"),
                     ("restarted", "sum(changes(process_start_time_seconds{job=\"actor\"}[1h]))"),
-                    ("rejoined", "round(sum(increase(quiver_actor_incarnations_total{job=\"actor\"}[1h])))"),
+                    ("rejoined", "round(sum(increase(quiver_actor_joins_total{job=\"actor\"}[1h])))"),
                 ],
             ),
             DashboardPanel::lines(

@@ -32,13 +32,13 @@ fn learning() -> DashboardRow {
                 "Q-value",
                 Unit::Number,
                 "Mean over states and actions. If it is far above any possible return, training diverges.",
-                &[("Q", "max(quiver_learner_q)")],
+                &[("Q", "max(quiver_learner_q_mean)")],
             ),
             DashboardPanel::lines(
                 "Entropy of the policy",
                 Unit::Of("nats"),
                 "In sampled states. 0 early in training: no exploration. The logarithm of the number of actions throughout: the agent learns nothing.",
-                &[("entropy", "max(quiver_learner_policy_entropy_nats)")],
+                &[("entropy", "max(quiver_learner_softmax_entropy_nats)")],
             ),
             DashboardPanel::lines(
                 "Gradient norm",

@@ -179,7 +179,7 @@ fn backpressure() -> DashboardRow {
                     ("learner, on a batch", rate!("quiver_learner_batch_wait_seconds_total")),
                     (
                         "actors, on shards",
-                        "avg(clamp_max(rate(quiver_actor_wait_seconds_total{job=\"actor\"}[$__rate_interval]), 1))",
+                        "avg(clamp_max(rate(quiver_actor_blocked_seconds_total{job=\"actor\"}[$__rate_interval]), 1))",
                     ),
                 ],
             ),

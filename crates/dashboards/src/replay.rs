@@ -88,14 +88,14 @@ fn rates() -> DashboardRow {
                 "Evictions",
                 Unit::Of("transitions/s"),
                 "Transitions evicted, by cause. Bytes: the ring is full before the capacity is reached.",
-                &[("{cause}", "sum by (cause) (rate(quiver_replay_evictions_total[$__rate_interval]))")],
+                &[("{cause}", "sum by (cause) (rate(quiver_replay_removals_total[$__rate_interval]))")],
             )
             .wide(4),
             DashboardPanel::lines(
                 "Allowance left",
                 Unit::Of("inserts"),
                 "Inserts that the learner has granted and that are not used yet. At 0 the shard blocks its writers.",
-                &[("{instance}", "clamp_min(quiver_replay_inserts_allowed - quiver_replay_inserts_total, 0)")],
+                &[("{instance}", "clamp_min(quiver_replay_insert_allowance - quiver_replay_inserts_total, 0)")],
             )
             .wide(4),
         ],

@@ -159,7 +159,7 @@ settings! {
     "Learning" {
         /// The algorithm:
         algorithm: Algorithm = algorithms::SOFT_DQN;
-        /// β, the temperature of the soft policy.
+        /// Temperature of the soft policy, softmax(Q/temperature); the paper's β, not β_IS.
         temperature: f64 = 0.05;
         /// α of munchausen-dqn, whose reward is r + α·clip(β·log π(a|s), l₀, 0).
         munchausen_scale: f64 = 0.9;
@@ -197,7 +197,7 @@ settings! {
     "Exploration" {
         /// Agent steps of uniformly random actions at the start (code).
         random_steps: AgentSteps = AgentSteps(50_000);
-        /// First ε: fraction of random actions mixed into the policy; the default of dqn and munchausen-dqn is 1.
+        /// Initial ε: fraction of random actions mixed into the policy; the default of dqn and munchausen-dqn is 1.
         epsilon: f64 = 0.0;
         /// Final ε, after the decay; the default of dqn and munchausen-dqn is 0.01.
         epsilon_final: f64 = 0.0;
@@ -211,7 +211,7 @@ settings! {
         strategy: Strategy = Strategy::VER;
         /// ρ of strategy ver: max (the paper's text), old, or old-unit-temperature (the authors' code). ver-lower always uses the smaller of π_old and π_new.
         rho: Rho = Rho::Max;
-        /// Transitions kept, all shards together.
+        /// Transitions that the replay keeps, all shards together.
         capacity: Items = Items(1_000_000);
         /// Maximum bytes of compressed frames and steps, all shards together. A cluster allocates them as files in the run directory.
         replay_bytes: Bytes = Bytes(1 << 30);
@@ -231,11 +231,11 @@ settings! {
         initial_priority: InitialPriority = InitialPriority::Computed;
         /// With initial_priority = largest: initial value of the running maximum; new transitions get it until a larger priority occurs (the authors' code: 0.1).
         first_priority: f64 = 1.0;
-        /// PER's β at the start (the paper writes β_IS); importance weights are divided by the largest of their batch.
+        /// β_IS at the start (PER's β); importance weights are divided by the largest of their batch.
         importance_exponent: f64 = 0.6;
-        /// β after annealing; not used while importance_anneal_updates is 0.
+        /// β_IS after annealing; not used while importance_anneal_updates is 0.
         importance_exponent_final: f64 = 1.0;
-        /// Updates over which β changes from its first to its final value; 0 keeps the first.
+        /// Updates over which β_IS changes from its first to its final value; 0 keeps the first.
         importance_anneal_updates: Updates = Updates(0);
         /// Stratified sampling: draw one transition from each of batch_size equal slices of the total weight.
         stratified: bool = true;

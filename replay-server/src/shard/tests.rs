@@ -30,7 +30,7 @@ fn writer() -> WriterIdentity {
 const LIMIT: u64 = 32 << 20;
 
 fn shard() -> Shard {
-    Shard::open(StoreLocation::memory("a".into()), LIMIT).unwrap()
+    Shard::open(StoreBackend::in_memory("a".into()), LIMIT).unwrap()
 }
 
 /// A configured shard with this allowance.

@@ -1,4 +1,4 @@
-//! An independent account of what shards reported: every count of every incarnation, which `Control` does not keep.
+//! An independent account of what shards reported: every count of every incarnation, which `RateController` does not keep.
 
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use coordinator::control::{BlockedOn, Control};
+use coordinator::control::{BlockedOn, RateController};
 use rand::RngExt;
 
 use super::book::Book;
@@ -15,7 +15,7 @@ const POLLS_MAX: u64 = 3;
 #[derive(Debug)]
 pub struct Learner {
     pub incarnation: u32,
-    pub control: Control,
+    pub control: RateController,
     pub book: Book,
     /// Items still to come, by batch.
     batches: BTreeMap<u64, u64>,
@@ -28,7 +28,7 @@ pub struct Learner {
 }
 
 impl Learner {
-    pub fn new(incarnation: u32, shards: usize, control: Control, book: Book) -> Self {
+    pub fn new(incarnation: u32, shards: usize, control: RateController, book: Book) -> Self {
         let polls = vec![0; shards];
         let (batches, owed) = (BTreeMap::new(), Vec::new());
         Self { incarnation, control, book, batches, next_batch: 0, owed, ready: 0, polls }

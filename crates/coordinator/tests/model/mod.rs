@@ -1,4 +1,4 @@
-//! A run without clock, threads or network: shards, actors and a learner around the real [`Control`].
+//! A run without clock, threads or network: shards, actors and a learner around the real [`RateController`].
 //!
 //! What the roles say to each other lies on a wire and is delivered in any order, late, or not at all. The world knows
 //! the truth and an independent account of what shards reported to the learner ([`book`]), and compares after every turn.
@@ -8,7 +8,7 @@ mod config;
 mod learner;
 mod shard;
 
-use coordinator::control::{BlockedOn, Control, ShardCount};
+use coordinator::control::{BlockedOn, RateController, ShardCount};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use replay::Allowance;
@@ -124,7 +124,8 @@ impl World {
             Target::Learner if self.learner.is_none() => {
                 self.learners += 1;
                 let (agent_steps, marks, book) = &self.checkpoint;
-                let control = Control::new(self.config.limiter(), self.config.shards, *agent_steps, marks);
+                let control =
+                    RateController::new(self.config.limiter(), self.config.shards, *agent_steps, marks);
                 let (learners, shards) = (self.learners, self.config.shards);
                 self.learner = Some(Learner::new(learners, shards, control, book.again()));
             }
@@ -143,7 +144,7 @@ impl World {
         }
     }
 
-    pub fn control(&self) -> &Control {
+    pub fn control(&self) -> &RateController {
         &self.learner.as_ref().expect("the learner is up").control
     }
 

@@ -1,6 +1,6 @@
 //! Four tables of one-step items with known priorities.
 
-use coordinator::spread::{Masses, SamplePoint};
+use coordinator::sample_points::{SamplePoint, ShardMasses};
 use rand::{Rng, RngExt};
 use replay::testing::statistics::{BATCH, CONSTANT, Drawn, EXPONENT, SIZES_AND_SCALES, items_of};
 use replay::testing::{self, LaneBuilder, NOOP, one_step};
@@ -47,12 +47,18 @@ impl Shards {
     }
 
     /// As the tables report them.
-    pub fn masses(&self) -> Masses {
-        Masses::new(self.shards.iter().map(|(store, _)| store.tables()[0].mass()))
+    pub fn masses(&self) -> ShardMasses {
+        ShardMasses::new(self.shards.iter().map(|(store, _)| store.tables()[0].mass()))
     }
 
     /// Batches, drawn as the learner does: for each, points over the whole, then each shard's part.
-    pub fn draw(&mut self, masses: &Masses, strata: bool, batches: usize, rng: &mut impl Rng) -> Vec<Drawn> {
+    pub fn draw(
+        &mut self,
+        masses: &ShardMasses,
+        strata: bool,
+        batches: usize,
+        rng: &mut impl Rng,
+    ) -> Vec<Drawn> {
         let mut drawn = Vec::with_capacity(batches * BATCH);
         for batch in 1..=batches {
             let points = masses.draw(BATCH, strata, rng);

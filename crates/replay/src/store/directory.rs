@@ -33,7 +33,7 @@ const LOCK: &str = "lock";
 
 /// A slot that this process has locked.
 #[derive(Debug)]
-pub struct DirectorySlot {
+pub struct SlotDirectory {
     directory: PathBuf,
     identity: Identity,
     /// Dropping it releases the lock.
@@ -90,7 +90,7 @@ impl StoreManifest {
     }
 }
 
-impl DirectorySlot {
+impl SlotDirectory {
     /// Locks the first free slot of a directory. Creates directory and slot if they do not exist.
     pub fn take(directory: &Path) -> Result<Self, DirectoryError> {
         for number in 0..SLOTS_MAX {
@@ -162,7 +162,7 @@ impl DirectorySlot {
         Ok([&SNAPSHOT_MAGIC[..], &length, &text].concat())
     }
 
-    /// The inverse of [`DirectorySlot::snapshot_head`]: the shard's id, and the manifest with a new salt.
+    /// The inverse of [`SlotDirectory::snapshot_head`]: the shard's id, and the manifest with a new salt.
     pub fn read_snapshot_head(input: &mut impl Read) -> Result<(String, StoreManifest), DirectoryError> {
         let mut head = [0; 12];
         input.read_exact(&mut head).map_err(|_| DirectoryError::NoSnapshot)?;
@@ -185,7 +185,7 @@ impl DirectorySlot {
         ))
     }
 
-    /// Persists the manifest of a new store, whose files at [`DirectorySlot::storage_of`] are complete.
+    /// Persists the manifest of a new store, whose files at [`SlotDirectory::storage_of`] are complete.
     pub fn mark_ready(&mut self, manifest: StoreManifest) -> Result<(), DirectoryError> {
         self.save_manifest(StoreManifest { ready: true, ..manifest })
     }

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::contents::{Item, contents};
 use super::writer::LaneWriter;
-use crate::store::directory::{DirectoryError, DirectorySlot, FORMAT, StoreManifest, parse};
+use crate::store::directory::{DirectoryError, FORMAT, SlotDirectory, StoreManifest, parse};
 use crate::store::lanes::LANES_MAX;
 use crate::store::record::{ItemRecord, Record};
 use crate::store::{Recovered, Storage, StorageError};
@@ -659,14 +659,14 @@ fn records_left_over_from_before_are_not_mixed_up_with_newer_ones() {
 fn two_shards_take_two_slots_and_a_freed_one_is_taken_again() {
     let directory = TempDir::new().unwrap();
     let data = directory.path().join("not").join("yet");
-    let first = DirectorySlot::take(&data).unwrap();
-    let second = DirectorySlot::take(&data).unwrap();
+    let first = SlotDirectory::take(&data).unwrap();
+    let second = SlotDirectory::take(&data).unwrap();
     assert_ne!(first.directory(), second.directory());
     assert_ne!(first.identity().id, second.identity().id);
     assert_eq!(first.identity().id.len(), 32);
     let (id, place) = (first.identity().id.clone(), first.directory().to_owned());
     drop(first);
-    let again = DirectorySlot::take(&data).unwrap();
+    let again = SlotDirectory::take(&data).unwrap();
     assert_eq!((again.identity().id.as_str(), again.directory()), (id.as_str(), place.as_path()));
     assert!(again.storage().is_none() && again.identity().manifest.is_none());
 }
@@ -674,11 +674,11 @@ fn two_shards_take_two_slots_and_a_freed_one_is_taken_again() {
 #[test]
 fn a_slot_keeps_its_manifest() {
     let directory = TempDir::new().unwrap();
-    let mut slot = DirectorySlot::take(directory.path()).unwrap();
+    let mut slot = SlotDirectory::take(directory.path()).unwrap();
     let manifest = StoreManifest::new("run".into(), "zstd".into(), 18, small_options()).unwrap();
     slot.save_manifest(manifest.clone()).unwrap();
     assert_eq!(slot.identity().manifest.as_ref(), Some(&manifest));
-    let open = |slot: &DirectorySlot| {
+    let open = |slot: &SlotDirectory| {
         Store::open(small_options(), manifest.incarnation, slot.storage().unwrap()).unwrap()
     };
     let chunk = LaneWriter::new(LaneKey { actor: 0, incarnation: 1, lane: 0 }, 1, 0.5, 2);
@@ -688,7 +688,7 @@ fn a_slot_keeps_its_manifest() {
     assert!(!open(&slot).0.insert(&chunk).unwrap().duplicate);
     slot.mark_ready(manifest.clone()).unwrap();
     drop(slot);
-    let slot = DirectorySlot::take(directory.path()).unwrap();
+    let slot = SlotDirectory::take(directory.path()).unwrap();
     let found = slot.identity().manifest.clone().unwrap();
     assert_eq!(
         (found.run, found.incarnation, found.options),
@@ -708,20 +708,20 @@ fn a_slot_remembers_numbers_to_the_last_bit() {
     // As text it has 16 digits, and a parser that rounds carelessly makes another number of them.
     options.tables[0].priority_constant = 0.907_303_832_202_868_9;
     let manifest = StoreManifest::new("run".into(), "zstd".into(), 18, options.clone()).unwrap();
-    DirectorySlot::take(directory.path()).unwrap().save_manifest(manifest).unwrap();
-    let slot = DirectorySlot::take(directory.path()).unwrap();
+    SlotDirectory::take(directory.path()).unwrap().save_manifest(manifest).unwrap();
+    let slot = SlotDirectory::take(directory.path()).unwrap();
     assert_eq!(slot.identity().manifest.as_ref().unwrap().options, options);
 }
 
 #[test]
 fn a_slot_of_another_version_or_with_garbage_is_refused_and_says_so() {
     let directory = TempDir::new().unwrap();
-    let identity = DirectorySlot::take(directory.path()).unwrap().directory().join("shard.json");
+    let identity = SlotDirectory::take(directory.path()).unwrap().directory().join("shard.json");
     let written = fs::read_to_string(&identity).unwrap();
     assert!(parse(written.as_bytes()).is_ok());
     let later = written.replace(&format!("\"format\": {FORMAT}"), "\"format\": 99");
     fs::write(&identity, later).unwrap();
-    let error = DirectorySlot::take(directory.path()).unwrap_err();
+    let error = SlotDirectory::take(directory.path()).unwrap_err();
     assert!(matches!(error, DirectoryError::Format(99)));
     let message = format!(
         "the data directory has format 99, but this version reads {FORMAT}: use the version of quiver that wrote it, or another directory"
@@ -729,12 +729,12 @@ fn a_slot_of_another_version_or_with_garbage_is_refused_and_says_so() {
     assert_eq!(error.to_string(), message);
     for garbage in ["", "{", "[]", "{\"format\": 1}", "\u{0}\u{1}\u{2}"] {
         fs::write(&identity, garbage).unwrap();
-        let error = DirectorySlot::take(directory.path()).unwrap_err();
+        let error = SlotDirectory::take(directory.path()).unwrap_err();
         assert!(matches!(error, DirectoryError::Damaged(_)), "{garbage:?}: {error:?}");
         assert!(error.to_string().contains("move the slot away"), "{error}");
     }
     // A half-written new one beside it does no harm.
     fs::write(&identity, written).unwrap();
     fs::write(identity.with_extension("json.new"), "{").unwrap();
-    assert!(DirectorySlot::take(directory.path()).is_ok());
+    assert!(SlotDirectory::take(directory.path()).is_ok());
 }

@@ -1,11 +1,11 @@
-//! ρ^min·|TD|, the lower bound of theorem 3: what an experience is worth at least, where `ver` takes what it is worth at most.
+//! ρ^min·|TD|, the lower bound on |EVB| of theorem 3, where `ver` takes the upper bound.
 
 use super::{Definition, PriorityInputs};
 use crate::experience_value::bounds_soft;
 
 pub(super) static DEFINITION: Definition = Definition {
     name: "ver-lower",
-    about: "ρ^min·|TD|, the lower bound of its value",
+    about: "ρ^min·|TD|, the paper's lower bound on |EVB|",
     title: "lower-bound",
     uses_priorities: true,
     needs_soft_policy: true,

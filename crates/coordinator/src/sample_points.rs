@@ -1,6 +1,7 @@
 //! Distributes the draws of a batch over several shards.
 //!
-//! All shards together form one interval, in which each shard has a part as long as its mass. Points are drawn on the
+//! A shard's *mass* is the sum of the sampling weights of its items. All shards together form one interval, in which each
+//! shard has a part as long as its mass. Points are drawn on the
 //! whole interval, so that the draws of a stratified batch lie in equal shares of the total mass. The number of draws
 //! per shard is then multinomial without strata, and as even as possible with them. Each point is sent to its shard as
 //! a fraction of the shard's own mass. The masses may be out of date: a shard that has changed since still draws in
@@ -15,7 +16,7 @@ const MASS_MAX: f64 = 1e300;
 
 /// The masses of a run's shards, as last reported; 0 for an unreachable or empty shard.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Masses(Vec<f64>);
+pub struct ShardMasses(Vec<f64>);
 
 /// The position of one draw.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,8 +26,8 @@ pub struct SamplePoint {
     pub within: f64,
 }
 
-impl Masses {
-    /// Masses by shard. A mass that is not positive, or more than a shard can have, counts as 0.
+impl ShardMasses {
+    /// ShardMasses by shard. A mass that is not positive, or more than a shard can have, counts as 0.
     pub fn new(masses: impl IntoIterator<Item = f64>) -> Self {
         let sound = |mass: f64| if mass > 0.0 && mass <= MASS_MAX { mass } else { 0.0 };
         Self(masses.into_iter().map(sound).collect())
@@ -85,7 +86,7 @@ mod tests {
 
     #[test]
     fn strata_are_spread_over_all_shards() {
-        let masses = Masses::new([1.0, 0.0, 2.0, 5.0]);
+        let masses = ShardMasses::new([1.0, 0.0, 2.0, 5.0]);
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         for _ in 0..100 {
             let points = masses.draw(80, true, &mut rng);
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn without_strata_the_counts_are_multinomial() {
-        let masses = Masses::new([1.0, 3.0]);
+        let masses = ShardMasses::new([1.0, 3.0]);
         let mut rng = ChaCha8Rng::seed_from_u64(2);
         let (rounds, count) = (2000, 40);
         let drawn: Vec<f64> = (0..rounds)
@@ -114,7 +115,7 @@ mod tests {
 
     #[test]
     fn an_excluded_shard_gets_no_draws_and_has_no_mass() {
-        let mut masses = Masses::new([1.0, f64::NAN, 3.0]);
+        let mut masses = ShardMasses::new([1.0, f64::NAN, 3.0]);
         assert_eq!([0, 1, 2].map(|shard| masses.share(shard)), [0.25, 0.0, 0.75]);
         masses.exclude(2);
         assert_eq!(masses.share(0), 1.0);
@@ -123,13 +124,13 @@ mod tests {
         masses.exclude(0);
         assert!(masses.is_empty());
         // The sum of two of these would be infinite.
-        let masses = Masses::new([f64::MAX, f64::MAX, 2.0]);
+        let masses = ShardMasses::new([f64::MAX, f64::MAX, 2.0]);
         assert_eq!([0, 1, 2].map(|shard| masses.share(shard)), [0.0, 0.0, 1.0]);
     }
 
     #[test]
     fn the_very_end_is_still_a_point() {
-        let masses = Masses::new([0.1, 0.2, 0.0]);
+        let masses = ShardMasses::new([0.1, 0.2, 0.0]);
         let end = masses.find(masses.total());
         assert_eq!(end.shard, 1);
         assert!(end.within < 1.0);

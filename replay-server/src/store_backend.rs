@@ -1,43 +1,43 @@
-//! Where a shard keeps its store: in a slot of a data directory, or in the memory of its process.
+//! Where a shard keeps its store: in a slot directory of its data directory, or in the memory of its process.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use replay::store::directory::{DirectorySlot, StoreManifest, random_incarnation};
+use replay::store::directory::{SlotDirectory, StoreManifest, random_incarnation};
 use replay::store::{Recovered, Storage};
 use replay::{LoadError, Store};
 
 use crate::refusal::Refusal;
 
-/// Location of one shard's store, with the shard's id.
-pub struct StoreLocation {
+/// Creates, recovers and restores the store of one shard, and holds the lock on its slot directory.
+pub struct StoreBackend {
     id: String,
-    slot: Option<DirectorySlot>,
+    slot: Option<SlotDirectory>,
     /// A restored snapshot, in a shard without a directory.
     restored: Option<(StoreManifest, Store, Recovered)>,
 }
 
-impl StoreLocation {
+impl StoreBackend {
     /// In memory. The id is valid for the lifetime of the process.
-    pub fn memory(id: String) -> Self {
+    pub fn in_memory(id: String) -> Self {
         Self { id, slot: None, restored: None }
     }
 
-    /// Locks the first free slot of a directory. The slot keeps the shard's id.
-    pub fn directory(directory: &Path) -> Result<Self, Refusal> {
-        let slot = DirectorySlot::take(directory)?;
+    /// Locks the first free slot directory. It keeps the shard's id.
+    pub fn lock_directory(directory: &Path) -> Result<Self, Refusal> {
+        let slot = SlotDirectory::take(directory)?;
         Ok(Self { id: slot.identity().id.clone(), slot: Some(slot), restored: None })
     }
 
-    /// Restores a snapshot into an empty location, with the id of the shard it was taken from.
+    /// Restores a snapshot into an empty backend, with the id of the shard it was taken from.
     pub fn restore(&mut self, snapshot: &Path) -> Result<(), Refusal> {
         let storage_error = Refusal::storage;
         let mut input = BufReader::with_capacity(
             1 << 20,
             File::open(snapshot).map_err(storage_error("open the snapshot"))?,
         );
-        let (id, mut manifest) = DirectorySlot::read_snapshot_head(&mut input)?;
+        let (id, mut manifest) = SlotDirectory::read_snapshot_head(&mut input)?;
         manifest.incarnation = random_incarnation().map_err(storage_error("read /dev/urandom"))?;
         let storage = match &self.slot {
             None => Storage::in_memory(),
@@ -78,8 +78,9 @@ impl StoreLocation {
         self.slot.is_some()
     }
 
-    /// Opens the store of a former process, if there is one. It gets a new incarnation if anything of it was lost, and
-    /// after every reboot of the machine: counters start at 0, and old keys become invalid.
+    /// Opens the store of a former process, if there is one. The store gets a new incarnation if anything of it was lost,
+    /// and after every reboot of the machine, because keys may have been issued that did not reach the disk: counters start
+    /// at 0, and old keys become invalid.
     pub fn recover(&mut self) -> Result<Option<(StoreManifest, Store, Recovered)>, Refusal> {
         if let Some(restored) = self.restored.take() {
             return Ok(Some(restored));
@@ -114,7 +115,7 @@ impl StoreLocation {
         Ok(store)
     }
 
-    /// Persists the manifest, if the location is a directory.
+    /// Persists the manifest, if the backend is a directory.
     pub fn save_manifest(&mut self, manifest: StoreManifest) -> Result<(), Refusal> {
         let Some(slot) = &mut self.slot else { return Ok(()) };
         Ok(slot.update_manifest(manifest)?)
@@ -122,7 +123,7 @@ impl StoreLocation {
 
     /// The head of a snapshot: the shard's id and manifest.
     pub fn snapshot_head(&self, manifest: &StoreManifest) -> Result<Vec<u8>, Refusal> {
-        Ok(DirectorySlot::snapshot_head(&self.id, manifest)?)
+        Ok(SlotDirectory::snapshot_head(&self.id, manifest)?)
     }
 }
 
@@ -142,12 +143,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (snapshot, data) = (folder.path().join("snapshot"), folder.path().join("data"));
         let manifest = StoreManifest::new("run".into(), "none".into(), 4, options(50)).unwrap();
-        let mut file = DirectorySlot::snapshot_head("shard", &manifest).unwrap();
+        let mut file = SlotDirectory::snapshot_head("shard", &manifest).unwrap();
         Store::new(options(20), 1).unwrap().save(&mut file).unwrap();
         std::fs::write(&snapshot, file).unwrap();
-        StoreLocation::directory(&data).unwrap().restore(&snapshot).unwrap();
+        StoreBackend::lock_directory(&data).unwrap().restore(&snapshot).unwrap();
         let (manifest, store, recovered) =
-            StoreLocation::directory(&data).unwrap().recover().unwrap().unwrap();
+            StoreBackend::lock_directory(&data).unwrap().recover().unwrap().unwrap();
         assert!(recovered.is_whole());
         assert_eq!((&manifest.options, store.options()), (&options(20), &options(20)));
     }
