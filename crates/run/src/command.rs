@@ -22,6 +22,8 @@ pub enum Command {
         resolved: Box<Resolved>,
         /// Whether to resume from the newest checkpoint.
         resume: bool,
+        /// Whether to stop with a checkpoint when stdin closes, that is, when the parent process has exited.
+        exit_with_parent: bool,
     },
     /// Play whole games with a run's weights and print the scores.
     Evaluate {
