@@ -1,4 +1,5 @@
 //! Progress of a sweep over all its runs: a bar on a terminal, otherwise a plain line once a minute.
+#![allow(clippy::disallowed_methods, reason = "the display carries wall-clock time")]
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -144,20 +145,22 @@ impl<'a> SweepProgress<'a> {
     }
 }
 
-/// `3 of 12 runs done · 2 training · 450,000 of 1,800,000 frames · 1,500 frames/s · 15 min 0 s left`.
+/// `3 of 12 runs done · 15 min 0 s left · 2 training · 1,500 frames/s · 450,000 of 1,800,000 frames`. A narrow terminal cuts
+/// off the end, so the time left is not there.
 fn message(status: &Status) -> String {
     let Status { runs, finished, failed, running, frames, budget, .. } = *status;
-    let mut parts = vec![format!("{finished} of {runs} runs done"), format!("{running} training")];
+    let mut parts = vec![format!("{finished} of {runs} runs done")];
     if failed > 0 {
         parts.push(format!("{failed} failed"));
-    }
-    parts.push(format!("{} of {} frames", grouped(frames), grouped(budget)));
-    if let Some(pace) = status.frames_per_second {
-        parts.push(format!("{} frames/s", grouped(pace.round() as u64)));
     }
     if let Some(left) = status.seconds_left {
         parts.push(format!("{} left", duration(left)));
     }
+    parts.push(format!("{running} training"));
+    if let Some(pace) = status.frames_per_second {
+        parts.push(format!("{} frames/s", grouped(pace.round() as u64)));
+    }
+    parts.push(format!("{} of {} frames", grouped(frames), grouped(budget)));
     parts.join(" · ")
 }
 
@@ -211,12 +214,12 @@ mod tests {
         };
         assert_eq!(
             message(&status),
-            "3 of 12 runs done · 2 training · 450,000 of 1,800,000 frames · 1,500 frames/s · 15 min 0 s left"
+            "3 of 12 runs done · 15 min 0 s left · 2 training · 1,500 frames/s · 450,000 of 1,800,000 frames"
         );
         let failed = Status { failed: 1, frames_per_second: None, seconds_left: None, ..status };
         assert_eq!(
             message(&failed),
-            "3 of 12 runs done · 2 training · 1 failed · 450,000 of 1,800,000 frames"
+            "3 of 12 runs done · 1 failed · 2 training · 450,000 of 1,800,000 frames"
         );
     }
 

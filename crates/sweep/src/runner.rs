@@ -4,6 +4,7 @@
 //! run is skipped, an unfinished one resumes from its checkpoint. A failed run is reported and the others continue. If
 //! a sweep is killed, the runs that it started write a checkpoint and exit; a sweep that starts before they have exited
 //! finds them in use and waits.
+#![allow(clippy::disallowed_methods, reason = "the runner polls its child processes")]
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,5 @@
 //! Whole sweeps with a shell script that fakes `quiver`: which runs are started, resumed, skipped and reported.
+#![allow(clippy::disallowed_methods, reason = "the tests wait for real processes")]
 
 use std::fs;
 use std::path::Path;
@@ -82,6 +83,34 @@ fn a_stopped_sweep_resumes_where_it_was() {
         .filter(|words| words.starts_with("train --exit-with-parent --resume "))
         .count();
     assert_eq!(resumed, 2, "two had begun: {after:?}");
+}
+
+#[test]
+fn a_second_request_to_stop_kills_the_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let quiver = fake(folder.path(), r#"trap '' TERM; touch "$here/waits"; while :; do sleep 0.05; done"#);
+    let sweep = Sweep { vary: Vec::new(), seeds: 1, ..sweep(5_000) };
+    let claim = LockedSweep::new(&out, SEED, &sweep, quiver).unwrap();
+    let (stop, printed) = (AtomicBool::new(false), std::sync::Mutex::new(String::new()));
+    let print = |line: &str| printed.lock().unwrap().push_str(line);
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let started = Instant::now();
+            let wait = |done: &dyn Fn() -> bool| {
+                while !done() && started.elapsed() < WAIT_MAX {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                stop.store(true, Ordering::Relaxed);
+            };
+            wait(&|| folder.path().join("waits").exists());
+            wait(&|| printed.lock().unwrap().contains("stopping"));
+        });
+        claim.run(&stop, &mut SweepProgress::plain("sweep", &print))
+    });
+    let error = claim.check(&outcome).unwrap_err();
+    let stopped = error.downcast_ref::<Stopped>().unwrap();
+    assert_eq!((stopped.killed, stopped.exit_code()), (true, 130), "{error}");
 }
 
 #[test]
