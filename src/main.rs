@@ -24,6 +24,7 @@ mod resume;
 mod runs;
 mod snapshot;
 mod sources;
+mod sweep;
 mod torch;
 mod train;
 
@@ -45,6 +46,7 @@ enum Command {
     Evaluate(agent::Evaluate),
     Play(agent::Play),
     Plot(plot::Plot),
+    Sweep(sweep::SweepCommand),
     Paper(paper::Paper),
     Inspect(inspect::Inspect),
     Adjust(adjust::Adjust),
@@ -65,6 +67,8 @@ Examples:
   quiver evaluate kung_fu_master-ver-seed0 --episodes 30
   quiver play kung_fu_master-ver-seed0 --video game.gif
   quiver plot cartpole-ver-seed0 cartpole-ver-seed1   learning curves of two runs
+  quiver sweep cartpole --seeds 5 --vary strategy=per,ver
+                                                      ten runs, to compare two strategies
   quiver inspect cartpole-ver-seed0 --watch           a running replay: contents and blocked callers
   quiver paper all --quick                            the paper's figures, and its claims beside measured values
 
@@ -73,6 +77,7 @@ Examples:
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Train(train) => return train.run().unwrap_or_else(|error| failed(&error)),
+        Command::Sweep(sweep) => return sweep.run().unwrap_or_else(|error| failed(&error)),
         Command::Evaluate(evaluate) => evaluate.run(),
         Command::Play(play) => play.run(),
         Command::Plot(plot) => plot.run(),

@@ -4,13 +4,11 @@ mod sweep;
 
 use std::path::PathBuf;
 
-use anyhow::bail;
 use clap::{Args, Subcommand};
 use run::command::{Command, PaperCommand, PaperFigure};
-use run::directory::RunDirError;
 
+use self::sweep::SweepArgs;
 use crate::{programs, runs, torch};
-use sweep::SweepArgs;
 
 /// Reproduce the paper's figures, and compare its claims with measured values
 ///
@@ -89,12 +87,7 @@ impl Paper {
             Figure::All(args) => (PaperFigure::All, &args.common),
         };
         let full = common.full || (figure == PaperFigure::Fig6 && !common.quick);
-        match runs::check_writable(&common.out) {
-            Err(RunDirError::Io { path, error }) => {
-                bail!("can't write to {path}: {error}; choose another --out")
-            }
-            other => other?,
-        }
+        runs::check_out(&common.out)?;
         let sweep = match &self.figure {
             Figure::Fig6(args) | Figure::All(args) => Some(args.sweep(full)?),
             _ => None,

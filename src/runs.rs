@@ -58,6 +58,14 @@ pub fn check_writable(path: &Path) -> Result<(), RunDirError> {
         .map_err(|error| RunDirError::Io { path: path.display().to_string(), error })
 }
 
+/// [`check_writable`] for a folder that is given as --out.
+pub fn check_out(path: &Path) -> anyhow::Result<()> {
+    match check_writable(path) {
+        Err(RunDirError::Io { path, error }) => bail!("can't write to {path}: {error}; choose another --out"),
+        other => Ok(other?),
+    }
+}
+
 /// The deepest ancestor of `path` that exists, or `path` itself.
 pub fn existing_ancestor(path: &Path) -> &Path {
     path.ancestors().find(|part| part.exists()).unwrap_or(Path::new("."))

@@ -81,8 +81,10 @@ impl Train {
         if self.page.is_some() {
             bail!("a lockstep run has no live page: leave out --page, or train without --lockstep");
         }
-        let (resolved, resume) = (Box::new(resolved), self.resume.is_some());
-        torch::hand_over(&Command::Train { run, resolved, resume }).map(|()| ExitCode::SUCCESS)
+        let (resolved, resume, exit_with_parent) =
+            (Box::new(resolved), self.resume.is_some(), self.exit_with_parent);
+        let command = Command::Train { run, resolved, resume, exit_with_parent };
+        torch::hand_over(&command).map(|()| ExitCode::SUCCESS)
     }
 
     fn start(&self) -> anyhow::Result<(PathBuf, Resolved)> {
@@ -125,7 +127,7 @@ fn stem(resolved: &Resolved) -> String {
 }
 
 /// Checks that `without_shards` names shards of the run, and not all of them.
-fn check_shards(settings: &Settings) -> anyhow::Result<()> {
+pub fn check_shards(settings: &Settings) -> anyhow::Result<()> {
     let (without, shards) = (&settings.without_shards.0, settings.shards as usize);
     if let Some(number) = without.iter().find(|&&number| number >= shards) {
         bail!(

@@ -1,7 +1,7 @@
 //! Ctrl-C and similar signals, as a flag to poll.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,12 +26,7 @@ impl Signals {
     /// Sets the flag also when stdin closes.
     pub fn stop_on_stdin_end(&self) {
         let asked = self.0.clone();
-        let read = move || {
-            let (mut input, mut ignored) = (io::stdin().lock(), [0; 256]);
-            while input.read(&mut ignored).is_ok_and(|bytes| bytes > 0) {}
-            asked.store(true, Ordering::Relaxed);
-        };
-        std::thread::Builder::new().name("parent-watch".into()).spawn(read).expect("a thread can be started");
+        run::parent::on_exit(move || asked.store(true, Ordering::Relaxed));
     }
 
     /// True once per signal; two signals that arrive together count as one.

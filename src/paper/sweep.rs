@@ -2,15 +2,15 @@
 
 use anyhow::{Context, bail};
 use clap::Args;
-use run::command::{Strategy, Sweep};
+use run::command::{Strategy, Sweep, Vary};
 use settings::SETTINGS;
 use settings::nearest::hint;
-use settings::resolve::Layers;
 use settings::text::Text;
 use settings::units::Frames;
 
 use super::Common;
-use crate::{sources, train};
+use crate::sources;
+use crate::sweep::check;
 
 /// The paper's nine games, in its order.
 const NINE: [&str; 9] = [
@@ -81,15 +81,18 @@ impl SweepArgs {
         };
         let sweep = Sweep {
             games: unique(games.iter().map(|game| envs::canonical(game)).collect::<Result<_, _>>()?),
-            strategies: unique(self.strategies.clone()),
+            vary: vec![Vary::strategies(&unique(self.strategies.clone()))],
             seeds: self.seeds.unwrap_or(if full { 1 } else { 2 }),
             parallel: self.parallel.into(),
-            preset: self.preset.clone().unwrap_or(if full { "paper-atari" } else { "quick" }.to_owned()),
+            preset: Some(
+                self.preset.clone().unwrap_or(if full { "paper-atari" } else { "quick" }.to_owned()),
+            ),
+            config: None,
             flags: self.flags(full)?,
             changed: self.is_changed(),
             environment: sources::variables()?,
         };
-        check(&sweep)?;
+        check(&sweep, self.common.seed)?;
         Ok(sweep)
     }
 
@@ -131,23 +134,6 @@ impl SweepArgs {
     }
 }
 
-/// Resolves the settings of every game and strategy, and loads every game once.
-fn check(sweep: &Sweep) -> anyhow::Result<()> {
-    for game in &sweep.games {
-        for strategy in &sweep.strategies {
-            let own = ("strategy".to_owned(), strategy.to_string());
-            let layers = Layers {
-                preset: Some(&sweep.preset),
-                file: None,
-                environment: sweep.environment.clone(),
-                flags: sweep.flags.iter().cloned().chain([own]).collect(),
-            };
-            train::check_game(&layers.resolve(Some(game))?)?;
-        }
-    }
-    Ok(())
-}
-
 /// Drops repeated elements.
 fn unique<T: PartialEq>(all: Vec<T>) -> Vec<T> {
     let mut seen = Vec::new();
@@ -182,11 +168,11 @@ mod tests {
     #[test]
     fn the_papers_scale_is_the_default_and_quick_is_smaller() {
         let full = sweep(true, &[]).unwrap();
-        assert_eq!((full.games.len(), full.strategies.len(), full.seeds), (9, 3, 1));
-        assert_eq!((full.preset.as_str(), flag(&full, "frames")), ("paper-atari", None));
+        assert_eq!((full.games.len(), full.strategies().len(), full.seeds), (9, 3, 1));
+        assert_eq!((full.preset.as_deref(), flag(&full, "frames")), (Some("paper-atari"), None));
         let quick = sweep(false, &[]).unwrap();
-        assert_eq!((quick.games.len(), quick.strategies.len(), quick.seeds), (2, 3, 2));
-        assert_eq!((quick.preset.as_str(), flag(&quick, "frames")), ("quick", Some("150000")));
+        assert_eq!((quick.games.len(), quick.strategies().len(), quick.seeds), (2, 3, 2));
+        assert_eq!((quick.preset.as_deref(), flag(&quick, "frames")), (Some("quick"), Some("150000")));
         assert!(!full.changed && !quick.changed);
         assert!(!sweep(false, &["--seeds", "5", "--parallel", "2"]).unwrap().changed);
         assert!(sweep(true, &["--frames", "10M"]).unwrap().changed);
@@ -199,7 +185,7 @@ mod tests {
         let more = ["--set", "temperature=0.01", "--set", "evaluate-final-episodes=3", "--parallel", "2"];
         let sweep = sweep(false, &[&words[..], &more].concat()).unwrap();
         assert_eq!(sweep.games, ["boxing", "qbert"]);
-        assert_eq!((sweep.strategies.as_slice(), sweep.seeds, sweep.parallel), (&[Strategy::VER][..], 5, 2));
+        assert_eq!((sweep.strategies(), sweep.seeds, sweep.parallel), (vec![Strategy::VER], 5, 2));
         assert_eq!((flag(&sweep, "frames"), flag(&sweep, "temperature")), (Some("2000000"), Some("0.01")));
         assert_eq!(flag(&sweep, "evaluate_final_episodes"), Some("3"));
     }

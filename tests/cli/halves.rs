@@ -43,7 +43,7 @@ fn the_command_contains_all_resolved_settings() {
     sandbox.install_lockstep(ECHO);
     let words = ["train", "CartPole", "--lockstep", "--seed", "7", "--strategy", "per", "--double=false"];
     let ran = sandbox.quiver_with(&words, &[("QUIVER_LEARNING_RATE", "0.002")]);
-    let Command::Train { run, resolved, resume } = serde_json::from_str(ran.stdout()).unwrap() else {
+    let Command::Train { run, resolved, resume, .. } = serde_json::from_str(ran.stdout()).unwrap() else {
         panic!("{}", ran.out)
     };
     assert_eq!(run.to_str(), Some("runs/cartpole-per-seed7"));
@@ -73,7 +73,7 @@ fn a_run_resumes_with_its_own_settings() {
     sandbox.install_lockstep(ECHO);
     sandbox.run_with("runs/mine", "cartpole", &[("lockstep", "true")]);
     let ran = sandbox.quiver(&["train", "--resume", "mine", "--frames", "50k"]);
-    let Command::Train { run, resolved, resume } = serde_json::from_str(ran.stdout()).unwrap() else {
+    let Command::Train { run, resolved, resume, .. } = serde_json::from_str(ran.stdout()).unwrap() else {
         panic!("{}", ran.out)
     };
     assert_eq!((run.to_str(), resume), (Some("runs/mine"), true));

@@ -13,4 +13,5 @@ mod plot;
 mod reference;
 mod sandbox;
 mod settings;
+mod sweep;
 mod texts;

@@ -31,7 +31,7 @@ fn a_sweep_is_passed_on_with_its_runs() {
     let words =
         ["paper", "fig6", "--games", "cartpole", "--preset", "cartpole", "--seeds", "3", "--frames", "5k"];
     let sweep = command(&sandbox, &words).sweep.unwrap();
-    assert_eq!((sweep.games, sweep.seeds, sweep.strategies.len()), (vec!["cartpole".to_owned()], 3, 3));
+    assert_eq!((sweep.strategies().len(), sweep.seeds, sweep.games), (3, 3, vec!["cartpole".to_owned()]));
     assert!(sweep.flags.contains(&("frames".to_owned(), "5000".to_owned())), "{:?}", sweep.flags);
 }
 

@@ -23,4 +23,5 @@ mod secured;
 mod stopping;
 mod strangers;
 mod sweep;
+mod sweeps;
 mod wire;

@@ -25,7 +25,9 @@ use run::command::Command;
 pub fn execute(command: Command) -> Result<()> {
     match command {
         Command::Probe => probe::probe(),
-        Command::Train { run, resolved, resume } => train::train(&run, *resolved, resume),
+        Command::Train { run, resolved, resume, exit_with_parent } => {
+            train::train(&run, *resolved, resume, exit_with_parent)
+        }
         Command::Evaluate { agent, episodes, json } => evaluate::evaluate(&agent, episodes, json),
         Command::Play { agent, video, steps_max } => play::play(&agent, &video, steps_max),
         Command::Paper(_) => bail!("quiver-paper makes the paper's figures: run 'quiver paper --help'"),

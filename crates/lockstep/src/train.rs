@@ -19,10 +19,14 @@ use crate::evaluate::EvaluationSetup;
 use crate::lockstep::Lockstep;
 use crate::summary;
 
-/// Trains a new run in `path`, or resumes the one there.
-pub fn train(path: &Path, resolved: Resolved, resume: bool) -> Result<()> {
+/// Trains a new run in `path`, or resumes the one there. With `exit_with_parent`, the end of stdin stops the run like Ctrl-C.
+pub fn train(path: &Path, resolved: Resolved, resume: bool, exit_with_parent: bool) -> Result<()> {
     tch::set_num_threads(resolved.settings.torch_threads as i32);
     let stop = learner::stop_signal()?;
+    if exit_with_parent {
+        let stop = stop.clone();
+        run::parent::on_exit(move || stop.store(true, Ordering::Relaxed));
+    }
     let mut training =
         if resume { Training::resume(path, resolved)? } else { Training::start(path, resolved)? };
     training.run(&stop)

@@ -16,9 +16,6 @@ use crate::figure::{Figure, Verdict};
 use crate::options::{Effort, Options};
 use crate::{fig1, fig2, fig3, fig4, fig5, fig6, report};
 
-/// What a shell reports of a program ended by Ctrl-C.
-const INTERRUPTED: u8 = 130;
-
 /// Does what `quiver` asks for.
 pub fn execute(order: &PaperCommand) -> Result<()> {
     let effort = if order.full { Effort::Full } else { Effort::Quick };
@@ -34,7 +31,7 @@ pub fn exit_code(done: Result<()>) -> u8 {
     let Err(error) = done else { return 0 };
     if let Some(stopped) = error.downcast_ref::<Stopped>() {
         print_note(&stopped.to_string());
-        return if stopped.killed { INTERRUPTED } else { 0 };
+        return stopped.exit_code();
     }
     print_note(&format!("error: {error:#}"));
     1
@@ -165,7 +162,7 @@ mod tests {
     #[test]
     fn a_sweep_that_stopped_in_order_has_not_failed() {
         let stopped = |killed| Err(Stopped { text: "stopped".to_owned(), killed }.into());
-        assert_eq!([Ok(()), stopped(false), stopped(true)].map(exit_code), [0, 0, INTERRUPTED]);
+        assert_eq!([Ok(()), stopped(false), stopped(true)].map(exit_code), [0, 0, 130]);
         assert_eq!(exit_code(stopped(false).context("fig6")), 0, "as one of all figures too");
     }
 }

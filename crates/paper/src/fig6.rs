@@ -72,7 +72,7 @@ fn make(
 fn draw(options: &Options, sweep: &Sweep, runs: &[Run], scored: &[Scored]) -> Result<Figure> {
     let settings = &runs[0].resolved.settings;
     let (frames, every) = (settings.frames.0, settings.evaluate_every_frames.0);
-    let board = Board::new(scored, &sweep.games, &sweep.strategies);
+    let board = Board::new(scored, &sweep.games, &sweep.strategies());
     let gains = board.gains(options.seed);
     options.csv("fig6.csv", &Scored::HEADER, scored.iter().flat_map(Scored::rows))?;
     tables::write_gains(options, &board, &gains)?;
@@ -99,7 +99,7 @@ fn draw(options: &Options, sweep: &Sweep, runs: &[Run], scored: &[Scored]) -> Re
         &picture::curves(scored, &sweep.games, settings, sweep.seeds),
     )?;
     let episodes = settings.evaluate_episodes;
-    figure.setting("preset", &sweep.preset);
+    figure.setting("preset", &runs[0].resolved.preset);
     figure.setting("frames", grouped(frames));
     figure.setting("seeds", format!("{} from {}", sweep.seeds, options.seed));
     figure.setting(
@@ -121,7 +121,7 @@ fn title(sweep: &Sweep) -> String {
         games if games.len() > GAMES_NAMED_MAX => format!("{} games", games.len()),
         games => listed(games.iter().map(|game| envs::display_name(game)).collect()),
     };
-    format!("{games}: {} replay", listed(sweep.strategies.iter().map(strategy).collect()))
+    format!("{games}: {} replay", listed(sweep.strategies().iter().map(strategy).collect()))
 }
 
 /// `a, b and c`.
@@ -139,10 +139,10 @@ fn about(sweep: &Sweep, runs: &[Run], scored: &[Scored], frames: u64) -> String 
         "{} games, {} strategies, {} seeds, {} frames each, all else equal (preset {}); {done} of {} runs have ended. Each is a \
          training service of its own: shards, actors, learner, evaluator.",
         sweep.games.len(),
-        sweep.strategies.len(),
+        sweep.strategies().len(),
         sweep.seeds,
         grouped(frames),
-        sweep.preset,
+        runs[0].resolved.preset,
         runs.len()
     );
     if !departures::differences(&runs[0]).is_empty() {
@@ -173,7 +173,7 @@ fn apart(sweep: &Sweep, scored: &[Scored], game: &str) -> String {
         let points = finals(scored, game, strategy);
         (!points.is_empty()).then(|| (strategy, pooled(&points)))
     };
-    let mut ends: Vec<(Strategy, Point)> = sweep.strategies.iter().filter_map(end).collect();
+    let mut ends: Vec<(Strategy, Point)> = sweep.strategies().iter().filter_map(end).collect();
     ends.sort_by(|one, other| one.1.mean.total_cmp(&other.1.mean));
     let (Some(least), Some(most)) = (ends.first(), ends.last()) else { return String::new() };
     if ends.len() < 2 {
@@ -206,7 +206,7 @@ fn measured(gain: &Gain, frames: u64) -> String {
 
 /// Open unless it is the paper's experiment with enough seeds, and even then if the interval holds 0.
 fn verdict(gain: &Gain, frames: u64, sweep: &Sweep) -> Verdict {
-    let paper = sweep.preset == departures::PAPER && frames >= FRAMES;
+    let paper = sweep.preset.as_deref() == Some(departures::PAPER) && frames >= FRAMES;
     let whole = paper && gain.games == NINE.len() && sweep.seeds >= SEEDS_MIN;
     match gain.interval {
         Some((low, _)) if whole && low > 0.0 => Verdict::Holds,

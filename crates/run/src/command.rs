@@ -22,6 +22,8 @@ pub enum Command {
         resolved: Box<Resolved>,
         /// Whether to resume from the newest checkpoint.
         resume: bool,
+        /// Whether to stop with a checkpoint when stdin closes, that is, when the parent process has exited.
+        exit_with_parent: bool,
     },
     /// Play whole games with a run's weights and print the scores.
     Evaluate {
@@ -51,7 +53,7 @@ pub struct PaperCommand {
     /// Random seed; the first seed of a sweep.
     pub seed: u64,
     pub out: PathBuf,
-    /// The runs of figure 6; `None` for other figures.
+    /// The runs of figure 6, which vary the strategy; `None` for other figures.
     pub sweep: Option<Sweep>,
 }
 
@@ -74,24 +76,52 @@ pub enum PaperFigure {
     All,
 }
 
-/// One run per game, strategy and seed, all other settings being equal.
+/// Runs that differ in game, seed and varied settings; all other settings are fixed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sweep {
     /// Canonical names.
     pub games: Vec<String>,
-    pub strategies: Vec<Strategy>,
+    /// Settings with several values. Each combination of their values is a variant.
+    pub vary: Vec<Vary>,
+    /// Number of seeds per game and variant.
     pub seeds: u64,
     /// Number of runs that train at a time.
     pub parallel: usize,
-    /// The preset of all runs.
-    pub preset: String,
-    /// Settings that override the preset and the variables, as (key, text).
+    /// The preset of all runs; `None` for the config file's or each game's own.
+    pub preset: Option<String>,
+    /// A TOML file with settings that override the preset.
+    pub config: Option<PathBuf>,
+    /// Settings that override the preset, the file and the variables, as (key, text).
     pub flags: Vec<(String, String)>,
-    /// Variables `QUIVER_<KEY>`, which override the preset, as (key, text).
+    /// Variables `QUIVER_<KEY>`, which override the preset and the file, as (key, text).
     pub environment: Vec<(String, String)>,
-    /// Whether games, frames or settings differ from the paper's, or from the quick version's.
+    /// Of figure 6: whether games, frames or settings differ from the paper's, or from the quick version's.
     pub changed: bool,
 }
+
+impl Sweep {
+    /// The strategies that it compares; none if the strategy is fixed.
+    pub fn strategies(&self) -> Vec<Strategy> {
+        let axis = self.vary.iter().find(|axis| axis.key == STRATEGY);
+        axis.iter().flat_map(|axis| &axis.values).filter_map(|name| name.parse().ok()).collect()
+    }
+}
+
+/// A setting with several values in a sweep.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vary {
+    pub key: String,
+    pub values: Vec<String>,
+}
+
+impl Vary {
+    /// Compares strategies.
+    pub fn strategies(strategies: &[Strategy]) -> Self {
+        Self { key: STRATEGY.to_owned(), values: strategies.iter().map(Strategy::to_string).collect() }
+    }
+}
+
+const STRATEGY: &str = "strategy";
 
 /// A trained agent to load: a run, one of its checkpoints, and how the agent acts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

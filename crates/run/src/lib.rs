@@ -2,7 +2,8 @@
 //!
 //! All code that reads or writes `runs/<name>/` uses this crate, with or without libtorch, so that the trainer and
 //! `quiver plot` agree. [`directory`] locks the directory, [`checkpoint`] writes checkpoints atomically, [`record`] appends
-//! to the files that only grow, [`event`] and [`progress`] display progress.
+//! to the files that only grow, [`event`] and [`progress`] display progress. [`command`] is what `quiver` passes to the
+//! programs that link libtorch, and [`parent`] notices the end of the process that started a run.
 #![forbid(unsafe_code)]
 
 pub mod adjusted;
@@ -13,6 +14,7 @@ pub mod curve;
 pub mod directory;
 pub mod event;
 pub mod output;
+pub mod parent;
 pub mod progress;
 pub mod record;
 pub mod summary;

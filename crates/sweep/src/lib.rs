@@ -1,13 +1,19 @@
-//! A sweep: one `quiver train` for every game × strategy × seed, a few at a time, resumable at any point.
+//! A sweep: one `quiver train` for every game × variant × seed, a few at a time, resumable at any point.
 //!
-//! [`LockedSweep`] plans the runs ([`plan`]) and locks the sweep's folder. [`LockedSweep::run`] trains the unfinished
-//! runs (`runner`) and shows [`progress`]. The runs' directories are the only state. Does not link libtorch and reads
-//! no scores: the caller compares the runs' records.
+//! [`LockedSweep`] plans the runs ([`plan`]) and locks the sweep's folder (`folder`). [`LockedSweep::run`] trains the
+//! unfinished runs (`runner`, `launch`), shows [`progress`] and emits [`events`] for programs. The runs' directories are the only
+//! state. `quiver sweep` and figure 6 of `quiver paper` are its callers. Does not link libtorch. Of the runs' records it
+//! reads the final [`scores`] only; comparing them is the caller's.
 #![forbid(unsafe_code)]
 
+pub mod events;
+mod folder;
+mod launch;
+mod pace;
 pub mod plan;
 pub mod progress;
 mod runner;
+pub mod scores;
 mod stopwatch;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -21,10 +27,13 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result, bail};
 use run::command::Sweep;
 
-pub use plan::Run;
+pub use plan::{Run, label};
 pub use progress::SweepProgress;
 use runner::Runner;
 use stopwatch::Stopwatch;
+
+/// What a shell reports of a program ended by Ctrl-C.
+const INTERRUPTED: u8 = 130;
 
 /// A planned sweep whose folder is locked and checked to hold no other sweep's runs.
 #[derive(Debug)]
@@ -40,12 +49,17 @@ impl<'a> LockedSweep<'a> {
     /// Plans the runs below `out`, with consecutive seeds from `first_seed`. `quiver` is the program that trains them.
     pub fn new(out: &Path, first_seed: u64, sweep: &'a Sweep, quiver: PathBuf) -> Result<Self> {
         let runs = plan::runs(out, first_seed, sweep)?;
-        let lock = plan::claim(out, &runs)?;
+        let lock = folder::claim(out, &runs)?;
         Ok(Self { sweep, runs, quiver, out: out.to_owned(), _lock: lock })
     }
 
     pub fn sweep(&self) -> &'a Sweep {
         self.sweep
+    }
+
+    /// The sweep's folder.
+    pub fn out(&self) -> &Path {
+        &self.out
     }
 
     /// All runs, finished or not, ordered by seed.
@@ -57,8 +71,8 @@ impl<'a> LockedSweep<'a> {
     /// runs are killed.
     pub fn run(&self, stop: &AtomicBool, progress: &mut SweepProgress<'_>) -> SweepOutcome {
         let mut stopwatch = Stopwatch::start(&self.out);
-        let mut outcome =
-            Runner::new(&self.quiver, self.sweep, &self.runs).run(stop, progress, &mut stopwatch);
+        let runner = Runner::new(&self.quiver, self.sweep.parallel, &self.runs);
+        let mut outcome = runner.run(stop, progress, &mut stopwatch);
         stopwatch.save();
         outcome.seconds = stopwatch.seconds();
         outcome
@@ -69,8 +83,12 @@ impl<'a> LockedSweep<'a> {
         let finished = self.runs.iter().filter(|run| run.is_finished()).count();
         let (all, out) = (self.runs.len(), self.out.display());
         if outcome.stopped && finished < all {
+            let failed = match outcome.failures.len() {
+                0 => String::new(),
+                count => format!(" and {count} failed"),
+            };
             let text = format!(
-                "stopped with {finished} of {all} runs done; run the same command with --out {out} to resume"
+                "stopped with {finished} of {all} runs done{failed}; run the same command with --out {out} to resume"
             );
             return Err(Stopped { text, killed: outcome.killed }.into());
         }
@@ -105,6 +123,13 @@ pub struct Stopped {
     pub text: String,
     /// Whether runs were killed, so that they resume from an older checkpoint.
     pub killed: bool,
+}
+
+impl Stopped {
+    /// The exit code: stopping in order, on request, is no failure, as with `quiver train`.
+    pub fn exit_code(&self) -> u8 {
+        if self.killed { INTERRUPTED } else { 0 }
+    }
 }
 
 impl fmt::Display for Stopped {

@@ -4,24 +4,21 @@
 //! run is skipped, an unfinished one resumes from its checkpoint. A failed run is reported and the others continue. If
 //! a sweep is killed, the runs that it started write a checkpoint and exit; a sweep that starts before they have exited
 //! finds them in use and waits.
+#![allow(clippy::disallowed_methods, reason = "the runner polls its child processes")]
 
-use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::process::CommandExt;
+use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use run::command::Sweep;
-use run::directory::{RunDirError, check_free};
-use rustix::process::{Pid, Signal, kill_process};
-
 use crate::SweepOutcome;
+use crate::events::RunEvent;
+use crate::launch::{is_elsewhere, log_tail, start, terminate};
+use crate::pace::Paces;
 use crate::plan::Run;
-use crate::progress::{Status, SweepProgress, frames};
+use crate::progress::{Reached, Status, SweepProgress, frames};
 use crate::stopwatch::Stopwatch;
 
 /// Time between two polls of the runs, and the longest delay until a signal is handled.
@@ -30,16 +27,16 @@ const POLL_EVERY: Duration = Duration::from_millis(100);
 const POLL_ELSEWHERE_EVERY: Duration = Duration::from_secs(2);
 /// How long runs may take to write their checkpoints and exit. `quiver train` itself gives its processes 23 s.
 const STOP_WAIT_MAX: Duration = Duration::from_secs(40);
-/// How much of a failed run's log is quoted.
-const QUOTED_LINES: usize = 5;
-const QUOTED_BYTES_MAX: u64 = 4 << 10;
 
 /// The runs and the state of each.
 pub struct Runner<'a> {
     quiver: &'a Path,
-    sweep: &'a Sweep,
+    parallel: usize,
     runs: &'a [Run],
     states: Vec<State>,
+    started: Instant,
+    /// What has trained since this start, without runs that train now.
+    paces: Paces<'a>,
 }
 
 #[derive(Debug)]
@@ -47,7 +44,7 @@ enum State {
     /// Not started, or stopped before its end.
     Waiting,
     /// A child process trains it.
-    Running(Child),
+    Running(Training),
     /// Another process trains it; last polled at this time.
     Elsewhere(Instant),
     Finished,
@@ -55,11 +52,48 @@ enum State {
     Failed(String),
 }
 
+/// A child process and the progress of its run.
+#[derive(Debug)]
+struct Training {
+    child: Child,
+    since: Instant,
+    reached: Reached,
+}
+
+impl Training {
+    fn new(child: Child, run: &Run) -> Self {
+        let reached = Reached::new(run.resumes_at().unwrap_or_default(), frames(&run.path));
+        Self { child, since: Instant::now(), reached }
+    }
+
+    /// The frame that it has reached, at most its budget.
+    fn frames(&mut self, run: &Run) -> u64 {
+        self.reached.frames(frames(&run.path)).min(run.budget())
+    }
+}
+
 impl<'a> Runner<'a> {
     /// Reads the runs' directories; starts nothing yet.
-    pub fn new(quiver: &'a Path, sweep: &'a Sweep, runs: &'a [Run]) -> Self {
-        let state = |run: &Run| if run.is_finished() { State::Finished } else { State::Waiting };
-        Self { quiver, sweep, runs, states: runs.iter().map(state).collect() }
+    pub fn new(quiver: &'a Path, parallel: usize, runs: &'a [Run]) -> Self {
+        let state = |run: &Run| {
+            if !run.is_finished() {
+                return State::Waiting;
+            }
+            // A sweep that was killed when the run had just finished has left the replay.
+            if !is_elsewhere(run) {
+                delete_replay(run);
+            }
+            State::Finished
+        };
+        let states = runs.iter().map(state).collect();
+        Self {
+            quiver,
+            parallel: parallel.max(1),
+            runs,
+            states,
+            started: Instant::now(),
+            paces: Paces::default(),
+        }
     }
 
     /// Trains all runs; see [`crate::LockedSweep::run`].
@@ -115,27 +149,34 @@ impl<'a> Runner<'a> {
 
     /// Starts runs until the limit of parallel runs is reached.
     fn start_due(&mut self, progress: &SweepProgress<'_>) {
-        for index in 0..self.runs.len() {
-            let busy = |state: &&State| matches!(state, State::Running(_) | State::Elsewhere(_));
-            if self.states.iter().filter(busy).count() >= self.sweep.parallel.max(1) {
+        let busy = |state: &&State| matches!(state, State::Running(_) | State::Elsewhere(_));
+        let mut free = self.parallel.saturating_sub(self.states.iter().filter(busy).count());
+        for (run, state) in self.runs.iter().zip(&mut self.states) {
+            if free == 0 {
                 return;
             }
-            if !matches!(self.states[index], State::Waiting) {
+            if !matches!(state, State::Waiting) {
                 continue;
             }
-            let run = &self.runs[index];
-            self.states[index] = if is_elsewhere(run) {
-                progress
-                    .print_line(&format!("{} is being trained by another process; waiting for it", run.name));
+            let at = run.resumes_at();
+            let report = |event| progress.report(event, run, at.unwrap_or_default());
+            *state = if is_elsewhere(run) {
+                report(RunEvent::Elsewhere);
                 State::Elsewhere(Instant::now())
             } else {
-                let verb = if run.can_resume() { "resuming" } else { "starting" };
-                progress.print_line(&format!("{verb} {}", run.name));
-                match start(self.quiver, self.sweep, run) {
-                    Ok(child) => State::Running(child),
-                    Err(error) => State::Failed(format!("{}: {error:#}", run.name)),
+                match start(self.quiver, run) {
+                    Ok(child) => {
+                        report(if at.is_some() { RunEvent::Resumed } else { RunEvent::Started });
+                        State::Running(Training::new(child, run))
+                    }
+                    Err(error) => {
+                        let why = format!("{}: {error:#}", run.name);
+                        report(RunEvent::Failed(&why));
+                        State::Failed(why)
+                    }
                 }
             };
+            free -= usize::from(busy(&&*state));
         }
     }
 
@@ -143,7 +184,7 @@ impl<'a> Runner<'a> {
     fn poll(&mut self, index: usize, stopping: bool, progress: &SweepProgress<'_>) {
         let run = &self.runs[index];
         let next = match &mut self.states[index] {
-            State::Running(child) => match child.try_wait() {
+            State::Running(training) => match training.child.try_wait() {
                 Ok(None) => return,
                 Ok(Some(_)) if run.is_finished() => State::Finished,
                 Ok(Some(_)) if stopping => State::Waiting,
@@ -161,34 +202,64 @@ impl<'a> Runner<'a> {
             },
             _ => return,
         };
+        if let State::Running(training) = &mut self.states[index] {
+            let at = if matches!(next, State::Finished) { run.budget() } else { training.frames(run) };
+            let seconds = training.since.elapsed().as_secs_f64();
+            self.paces.add(&run.game, at.saturating_sub(training.reached.from), seconds);
+            let reached = |event| progress.report(event, run, run.resumes_at().unwrap_or_default());
+            match &next {
+                State::Waiting => reached(RunEvent::Stopped),
+                State::Elsewhere(_) => reached(RunEvent::Elsewhere),
+                _ => {}
+            }
+        }
         match &next {
             State::Finished => {
-                // Deletes the replay, which is large. A finished run is evaluated and plotted without it.
-                let _ = fs::remove_dir_all(run.path.join("replay"));
-                progress.print_line(&format!("{} is done", run.name));
+                delete_replay(run);
+                progress.report(RunEvent::Finished, run, run.budget());
             }
-            State::Failed(why) => progress.print_line(why),
+            State::Failed(why) => {
+                progress.report(RunEvent::Failed(why), run, run.resumes_at().unwrap_or_default());
+            }
             _ => {}
         }
         self.states[index] = next;
     }
 
-    fn status(&self) -> Status {
+    fn status(&mut self) -> Status {
         let mut status = Status { runs: self.runs.len(), ..Status::default() };
-        for (run, state) in self.runs.iter().zip(&self.states) {
+        let (mut paces, mut left) = (self.paces.clone(), Vec::new());
+        for (run, state) in self.runs.iter().zip(&mut self.states) {
+            let budget = run.budget();
             let done = match state {
-                State::Finished => {
-                    status.finished += 1;
-                    run.budget()
+                State::Finished => budget,
+                State::Running(training) => {
+                    let done = training.frames(run);
+                    paces.add(
+                        &run.game,
+                        done.saturating_sub(training.reached.from),
+                        training.since.elapsed().as_secs_f64(),
+                    );
+                    done
                 }
-                _ => frames(&run.path).min(run.budget()),
+                State::Elsewhere(_) => frames(&run.path),
+                State::Waiting | State::Failed(_) => run.resumes_at().unwrap_or_default(),
             };
+            let done = done.min(budget);
+            status.finished += usize::from(matches!(state, State::Finished));
             status.running += usize::from(matches!(state, State::Running(_) | State::Elsewhere(_)));
             status.failed += usize::from(matches!(state, State::Failed(_)));
             status.frames += done;
             // A failed run gets no more frames.
-            status.budget += if matches!(state, State::Failed(_)) { done } else { run.budget() };
+            status.budget += if matches!(state, State::Failed(_)) { done } else { budget };
+            if !matches!(state, State::Finished | State::Failed(_)) {
+                left.push((run.game.as_str(), budget - done));
+            }
         }
+        let trained = paces.frames();
+        status.frames_per_second =
+            (trained > 0).then(|| trained as f64 / self.started.elapsed().as_secs_f64());
+        status.seconds_left = paces.seconds_left(&left, self.parallel);
         status
     }
 
@@ -202,8 +273,8 @@ impl<'a> Runner<'a> {
 
     fn each_child(&mut self, mut apply: impl FnMut(&mut Child)) {
         for state in &mut self.states {
-            if let State::Running(child) = state {
-                apply(child);
+            if let State::Running(training) = state {
+                apply(&mut training.child);
             }
         }
     }
@@ -216,48 +287,7 @@ impl Drop for Runner<'_> {
     }
 }
 
-/// Asks a run to write a checkpoint and exit. The child is not reaped yet, so its pid can't belong to another process.
-fn terminate(child: &mut Child) {
-    let _ = kill_process(Pid::from_child(child), Signal::TERM);
-}
-
-/// Starts a run in its own process group, so that Ctrl-C in a terminal reaches only the sweep, which forwards it once.
-/// If the sweep dies, the run's stdin closes and the run exits.
-fn start(quiver: &Path, sweep: &Sweep, run: &Run) -> Result<Child> {
-    if !run.can_resume() && run.path.exists() {
-        // The run was killed before its first checkpoint, so it starts over.
-        fs::remove_dir_all(&run.path).with_context(|| format!("can't delete {}", run.path.display()))?;
-    }
-    let arguments = run.arguments(sweep);
-    let open = || File::options().create(true).append(true).open(&run.log);
-    let mut log =
-        open().with_context(|| format!("can't write {}: free some disk space", run.log.display()))?;
-    writeln!(log, "$ quiver {}", arguments.join(" "))?;
-    let errors = log.try_clone()?;
-    let mut command = Command::new(quiver);
-    command.args(arguments).stdin(Stdio::piped()).stdout(log).stderr(errors).process_group(0);
-    command.spawn().with_context(|| format!("can't start {}: run `make build`", quiver.display()))
-}
-
-/// Whether another process trains the run now.
-fn is_elsewhere(run: &Run) -> bool {
-    matches!(check_free(&run.path), Err(RunDirError::InUse(_)))
-}
-
-/// The end of a run's log.
-fn log_tail(run: &Run) -> String {
-    let text = tail(&run.log, QUOTED_BYTES_MAX).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let last = &lines[lines.len().saturating_sub(QUOTED_LINES)..];
-    format!("; the end of {} is\n  {}", run.log.display(), last.join("\n  "))
-}
-
-/// The last bytes of a file as text.
-pub fn tail(path: &Path, bytes_max: u64) -> std::io::Result<String> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(bytes_max)))?;
-    let mut bytes = Vec::new();
-    file.take(bytes_max).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+/// Deletes the replay, which is large. A finished run is evaluated and plotted without it.
+fn delete_replay(run: &Run) {
+    let _ = fs::remove_dir_all(run.path.join("replay"));
 }

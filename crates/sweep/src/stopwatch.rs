@@ -1,4 +1,5 @@
 //! The duration of a sweep over all its starts.
+#![allow(clippy::disallowed_methods, reason = "it measures wall-clock time")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

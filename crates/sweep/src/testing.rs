@@ -4,21 +4,27 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use run::command::Sweep;
+use run::command::{Sweep, Vary};
 use value::Strategy;
 
 /// A sweep over CartPole, which needs no ROM: three strategies, two seeds.
 pub fn sweep(frames: u64) -> Sweep {
     Sweep {
         games: vec!["cartpole".to_owned()],
-        strategies: Strategy::PAPER.to_vec(),
+        vary: vec![Vary::strategies(&Strategy::PAPER)],
         seeds: 2,
         parallel: 2,
-        preset: "cartpole".to_owned(),
+        preset: Some("cartpole".to_owned()),
+        config: None,
         flags: vec![("frames".to_owned(), frames.to_string())],
         changed: true,
         environment: Vec::new(),
     }
+}
+
+/// A setting with comma-separated values.
+pub fn vary(key: &str, values: &str) -> Vary {
+    Vary { key: key.to_owned(), values: values.split(',').map(str::to_owned).collect() }
 }
 
 /// A `quiver train` that parses its flags, writes a record and exits. It appends its arguments to `started`.

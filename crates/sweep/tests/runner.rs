@@ -1,4 +1,5 @@
 //! Whole sweeps with a shell script that fakes `quiver`: which runs are started, resumed, skipped and reported.
+#![allow(clippy::disallowed_methods, reason = "the tests wait for real processes")]
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use run::command::Sweep;
 use sweep::testing::{fake, started, sweep};
-use sweep::{LockedSweep, Stopped, SweepOutcome, SweepProgress, plan};
-use value::Strategy;
+use sweep::{LockedSweep, Run, Stopped, SweepOutcome, SweepProgress};
 
 /// Longer than anything here takes on the busiest machine.
 const WAIT_MAX: Duration = Duration::from_secs(120);
@@ -26,6 +26,12 @@ fn train(out: &Path, sweep: &Sweep, quiver: &Path) -> Result<SweepOutcome> {
     run_all(out, sweep, quiver, &AtomicBool::new(false))
 }
 
+/// The first run of a sweep that was claimed before, and trained nothing.
+fn claimed_run(out: &Path, sweep: &Sweep) -> Run {
+    let claim = LockedSweep::new(out, SEED, sweep, "quiver".into()).unwrap();
+    claim.runs()[0].clone()
+}
+
 #[test]
 fn a_sweep_trains_every_run_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -35,8 +41,10 @@ fn a_sweep_trains_every_run_once() {
     assert_eq!(started(folder.path()).len(), 6);
     let run = out.join("runs/cartpole-ver-seed5");
     assert!(run.is_dir() && !run.join("replay").exists(), "the replay of a finished run is deleted");
+    fs::create_dir(run.join("replay")).unwrap();
     train(&out, &sweep(5_000), &quiver).unwrap();
     assert_eq!(started(folder.path()).len(), 6, "finished runs are not repeated");
+    assert!(!run.join("replay").exists(), "a sweep that was killed at this moment has left it");
     train(&out, &Sweep { seeds: 3, ..sweep(5_000) }, &quiver).unwrap();
     assert_eq!(started(folder.path()).len(), 9, "another seed is three more runs");
 }
@@ -78,6 +86,34 @@ fn a_stopped_sweep_resumes_where_it_was() {
 }
 
 #[test]
+fn a_second_request_to_stop_kills_the_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let quiver = fake(folder.path(), r#"trap '' TERM; touch "$here/waits"; while :; do sleep 0.05; done"#);
+    let sweep = Sweep { vary: Vec::new(), seeds: 1, ..sweep(5_000) };
+    let claim = LockedSweep::new(&out, SEED, &sweep, quiver).unwrap();
+    let (stop, printed) = (AtomicBool::new(false), std::sync::Mutex::new(String::new()));
+    let print = |line: &str| printed.lock().unwrap().push_str(line);
+    let outcome = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let started = Instant::now();
+            let wait = |done: &dyn Fn() -> bool| {
+                while !done() && started.elapsed() < WAIT_MAX {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                stop.store(true, Ordering::Relaxed);
+            };
+            wait(&|| folder.path().join("waits").exists());
+            wait(&|| printed.lock().unwrap().contains("stopping"));
+        });
+        claim.run(&stop, &mut SweepProgress::plain("sweep", &print))
+    });
+    let error = claim.check(&outcome).unwrap_err();
+    let stopped = error.downcast_ref::<Stopped>().unwrap();
+    assert_eq!((stopped.killed, stopped.exit_code()), (true, 130), "{error}");
+}
+
+#[test]
 fn a_run_that_fails_is_reported_and_the_others_continue() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
@@ -98,8 +134,8 @@ fn a_run_that_fails_is_reported_and_the_others_continue() {
 fn a_run_that_another_process_trains_is_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
-    let sweep = Sweep { strategies: vec![Strategy::VER], seeds: 1, ..sweep(5_000) };
-    let run = plan::runs(&out, SEED, &sweep).unwrap().remove(0);
+    let sweep = Sweep { vary: Vec::new(), seeds: 1, ..sweep(5_000) };
+    let run = claimed_run(&out, &sweep);
     let held = run::RunDir::create(&run.path, &run.resolved).unwrap();
     fs::create_dir_all(run.path.join("checkpoints/250")).unwrap();
     let printed = std::sync::Mutex::new(Vec::new());
@@ -126,12 +162,12 @@ fn a_run_that_another_process_trains_is_waited_for() {
 fn a_run_that_was_killed_before_its_first_checkpoint_starts_over() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
-    let sweep = Sweep { strategies: vec![Strategy::VER], seeds: 1, ..sweep(5_000) };
-    let run = plan::runs(&out, SEED, &sweep).unwrap().remove(0);
+    let sweep = Sweep { vary: Vec::new(), seeds: 1, ..sweep(5_000) };
+    let run = claimed_run(&out, &sweep);
     drop(run::RunDir::create(&run.path, &run.resolved).unwrap());
     fs::create_dir_all(run.path.join("checkpoints")).unwrap();
     fs::write(run.path.join("evaluations.jsonl"), "of weights that are lost").unwrap();
     train(&out, &sweep, &fake(folder.path(), "")).unwrap();
-    assert!(started(folder.path())[0].starts_with("train cartpole --exit-with-parent --preset "));
+    assert!(started(folder.path())[0].starts_with("train --exit-with-parent --config "));
     assert!(run.is_finished());
 }

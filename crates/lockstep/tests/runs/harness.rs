@@ -14,7 +14,8 @@ pub fn order(path: &Path, game: &str, settings: &[(&str, &str)], resume: bool) -
     let settings = settings.iter().chain(&[("lockstep", "true")]);
     let flags = settings.map(|(key, text)| ((*key).into(), (*text).into())).collect();
     let resolved = Layers { flags, ..Layers::default() }.resolve(Some(game)).unwrap();
-    let order = command::Command::Train { run: path.to_owned(), resolved: Box::new(resolved), resume };
+    let (run, resolved) = (path.to_owned(), Box::new(resolved));
+    let order = command::Command::Train { run, resolved, resume, exit_with_parent: false };
     serde_json::to_string(&order).unwrap()
 }
 

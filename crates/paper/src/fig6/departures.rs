@@ -40,7 +40,7 @@ mod tests {
     fn what_differs_from_the_papers_settings_is_known() {
         let of = |preset: &str| {
             let games = vec!["boxing".to_owned()];
-            let sweep = Sweep { games, preset: preset.to_owned(), flags: Vec::new(), ..sweep(5_000) };
+            let sweep = Sweep { games, preset: Some(preset.to_owned()), flags: Vec::new(), ..sweep(5_000) };
             differences(&plan::runs(Path::new("out"), 0, &sweep).unwrap()[0])
         };
         assert_eq!(of("paper-atari"), []);

@@ -30,12 +30,13 @@ pub fn write_gains(options: &Options, board: &Board, gains: &[Gain]) -> Result<(
 
 /// Adds the scores at the end beside the paper's.
 pub fn scores(figure: &mut Figure, sweep: &Sweep, scored: &[Scored], frames: u64) {
+    let strategies = sweep.strategies();
     let mut columns = vec!["game".to_owned()];
-    columns.extend(sweep.strategies.iter().map(|strategy| format!("{strategy}, ours")));
-    columns.extend(sweep.strategies.iter().map(|strategy| format!("{strategy}, paper")));
+    columns.extend(strategies.iter().map(|strategy| format!("{strategy}, ours")));
+    columns.extend(strategies.iter().map(|strategy| format!("{strategy}, paper")));
     columns.extend(["random", "human"].map(str::to_owned));
     let row = |game: &String| {
-        let ours = sweep.strategies.iter().map(|&strategy| match finals(scored, game, strategy).as_slice() {
+        let ours = strategies.iter().map(|&strategy| match finals(scored, game, strategy).as_slice() {
             [] => "–".to_owned(),
             points => {
                 let Point { mean, stderr, .. } = pooled(points);
@@ -44,8 +45,7 @@ pub fn scores(figure: &mut Figure, sweep: &Sweep, scored: &[Scored], frames: u64
         });
         let known = Reference::of(game);
         let number = |number: Option<f64>| number.map_or("–".to_owned(), |number| number.to_string());
-        let paper =
-            sweep.strategies.iter().map(|&strategy| number(known.and_then(|known| known.score(strategy))));
+        let paper = strategies.iter().map(|&strategy| number(known.and_then(|known| known.score(strategy))));
         let ends = [number(known.map(|known| known.random)), number(known.map(|known| known.human))];
         [envs::display_name(game)].into_iter().chain(ours).chain(paper).chain(ends).collect()
     };

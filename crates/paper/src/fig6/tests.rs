@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use run::command::Sweep;
+use run::command::{Sweep, Vary};
 use sweep::Stopped;
 use sweep::testing::{fake, started, sweep};
 use value::Strategy;
@@ -55,7 +55,7 @@ fn a_stopped_sweep_draws_the_runs_that_there_are() {
 fn a_sweep_is_named_after_what_it_trains() {
     let title = |games: &[&str], strategies: &[Strategy]| {
         let games = games.iter().map(|&game| game.to_owned()).collect();
-        title(&Sweep { games, strategies: strategies.to_vec(), ..sweep(5_000) })
+        title(&Sweep { games, vary: vec![Vary::strategies(strategies)], ..sweep(5_000) })
     };
     let nine = NINE.each_ref().map(|known| known.game);
     assert_eq!(title(&nine, &Strategy::PAPER), "Atari: uniform, prioritized and valuable replay");
@@ -77,7 +77,7 @@ fn only_the_papers_own_experiment_can_decide() {
         paper: None,
     };
     let verdict = |gain: &Gain, frames, seeds, preset: &str| {
-        verdict(gain, frames, &Sweep { seeds, preset: preset.to_owned(), ..sweep(5_000) })
+        verdict(gain, frames, &Sweep { seeds, preset: Some(preset.to_owned()), ..sweep(5_000) })
     };
     let paper =
         |interval, games, frames, seeds| verdict(&gain(interval, games), frames, seeds, "paper-atari");
