@@ -89,6 +89,7 @@ const QUICK: &[(&str, &str)] = &[
     ("lanes", "4"),
     ("network", "small"),
     ("hidden_units", "256"),
+    ("frame_maximum", "gray"),
     ("sticky_actions", "0.25"),
     ("temperature", "0.005"),
     ("learning_rate", "0.0005"),

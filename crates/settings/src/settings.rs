@@ -16,7 +16,7 @@ use crate::choices::{
 use crate::networks::{self, Network};
 use crate::text::Text;
 use crate::units::{AgentSteps, Bytes, Episodes, Frames, Items, Updates};
-use envs::ActionSet;
+use envs::{ActionSet, FrameMaximum};
 use replay::codec::Codec;
 use value::{Rho, Strategy};
 
@@ -129,6 +129,8 @@ settings! {
     "Environment" {
         /// Emulator frames per agent step; the action is repeated and the last two frames are max-pooled (code).
         frame_skip: u32 = 4;
+        /// Maximum of the last two frames of a step: rgb (of each colour, before gray, as Mnih et al. and the code do) or gray (as Gymnasium's AtariPreprocessing does).
+        frame_maximum: FrameMaximum = FrameMaximum::Rgb;
         /// Probability, per emulator frame, that the previous action is repeated instead (code: 0).
         sticky_actions: f64 = 0.0;
         /// An episode starts with 1 to this many no-op frames (code); 0 for none.
@@ -247,6 +249,7 @@ impl Settings {
     pub fn environment(&self) -> envs::EnvOptions {
         envs::EnvOptions {
             frame_skip: self.frame_skip,
+            frame_maximum: self.frame_maximum,
             sticky_actions: self.sticky_actions,
             noop_max: self.noop_max,
             action_set: self.action_set,
