@@ -32,10 +32,12 @@ pub struct Resolved {
 }
 
 /// Settings younger than some runs, and the value with which those were played, where a preset may have another.
-const FORMER: [(&str, &str); 2] = [
+const FORMER: [(&str, &str); 4] = [
     // A file without this key predates clusters.
     ("lockstep", "true"),
     ("frame_maximum", "gray"),
+    ("life_loss_refills", "false"),
+    ("press_fire", "never"),
 ];
 
 /// Why settings could not be resolved: one line that names the source and the remedy.
@@ -293,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_run_keeps_its_frames() {
+    fn an_older_run_keeps_its_frames_its_stack_and_no_fire() {
         let of = |game: &str, preset| {
             let layers = Layers { preset, ..Layers::default() };
             layers.resolve(Some(game)).unwrap()
@@ -308,7 +310,7 @@ mod tests {
         for preset in ["paper-atari", "authors-atari", "quick"] {
             let old = older(&of("pong", Some(preset)));
             let values = FORMER[1..].iter().map(|(key, _)| old.settings.get(key).unwrap());
-            assert_eq!(values.collect::<Vec<_>>(), ["gray"], "{preset}");
+            assert_eq!(values.collect::<Vec<_>>(), ["gray", "false", "never"], "{preset}");
             assert_eq!(old.settings.validate("pong"), Ok(()), "{preset}");
         }
         let cartpole = of("cartpole", None);

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::algorithms::{self, Algorithm};
 use crate::choices::{
-    Device, EpsilonSchedule, EvaluationPolicy, InitialPriority, Loss, RewardClip, SamplesPerInsert,
-    ShardNumbers, TerminationReward,
+    Device, EpsilonSchedule, EvaluationPolicy, InitialPriority, Loss, PressFire, RewardClip,
+    SamplesPerInsert, ShardNumbers, TerminationReward,
 };
 use crate::networks::{self, Network};
 use crate::text::Text;
@@ -145,6 +145,10 @@ settings! {
         frame_stack: usize = 4;
         /// Treat a lost life as a terminal transition (no bootstrap) in training, like EpisodicLifeEnv; the game is not reset, and scores cover whole games (code).
         life_loss_ends: bool = true;
+        /// A lost life ends the recorded episode in training, so that the frame stack is filled with the next observation as at a reset; it needs life_loss_ends (the authors' code: true).
+        life_loss_refills: bool = false;
+        /// Press FIRE and then action 2 in games whose action 1 is FIRE: never, games (when a game starts) or lives (also after each lost life in training, following a step of no-op; it needs life_loss_refills, and is what the authors' code does). These steps are not learned from.
+        press_fire: PressFire = PressFire::Never;
         /// Reward clipping for learning: sign (code) or none (unchanged).
         reward_clip: RewardClip = RewardClip::Sign;
         /// Reward that the learner sees, unclipped, in place of the environment's when an episode terminates, or none; scores stay unchanged.
@@ -295,6 +299,7 @@ mod tests {
             "baselines",
             "difficulty_ramping",
             "life_loss_ends",
+            "life_loss_refills",
             "dueling",
             "double",
             "bootstrap_terminal",

@@ -51,6 +51,8 @@ pub(super) fn entry() -> EnvEntry {
             ("sticky_actions", "0"),
             ("action_set", "minimal"),
             ("difficulty_ramping", "true"),
+            ("life_loss_refills", "false"),
+            ("press_fire", "never"),
         ],
         make,
     }

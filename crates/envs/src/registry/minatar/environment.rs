@@ -30,6 +30,8 @@ pub(super) fn entry<R: Rules>() -> EnvEntry {
             ("frame_skip", "1"),
             ("frame_maximum", "rgb"),
             ("noop_max", "0"),
+            ("life_loss_refills", "false"),
+            ("press_fire", "never"),
         ],
         make: |_, options, seed| Ok(Box::new(MinAtar::<R>::new(options, seed))),
     }
