@@ -62,7 +62,7 @@ Examples:
   quiver train --resume pong-ver-seed0 --frames 20M     resume with more frames (or with other --actors)
 
   Precedence, lowest first: preset, file, QUIVER_<SETTING> variables, flags. Values in [brackets] are those of preset
-  paper-atari; (code) marks values that the paper does not state, taken from the authors' code.
+  paper-atari; (code) marks values that neither the paper nor those that it cites state, taken from the authors' code.
   'quiver train --help' lists all settings; 'quiver config show' prints the resolved settings.";
 
 impl Train {

@@ -1,30 +1,53 @@
-//! Compares the table of the presets for CartPole in docs/paper.md with the presets.
+//! Compares the tables of the presets in docs/paper.md with the presets.
 
 use std::collections::BTreeMap;
 
+use settings::SETTINGS;
 use settings::presets::{self, Preset};
 
-const HEADING: &str = "## Presets `paper-cartpole` and `authors-cartpole`";
-
-/// The cells of each row, by setting: the value in either preset.
-fn table(names: [&str; 2]) -> BTreeMap<String, [String; 2]> {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/paper.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let section = page.split_once(HEADING).expect("the section exists").1;
-    let section = section.split("\n## ").next().unwrap();
-    let mut rows = section.lines().filter(|line| line.starts_with('|')).map(|line| {
-        line.trim_matches('|').split('|').map(|cell| cell.trim().replace('`', "")).collect::<Vec<_>>()
-    });
-    let head = rows.next().unwrap();
-    assert_eq!((head[0].as_str(), [head[1].as_str(), head[2].as_str()]), ("setting", names));
-    let rows: Vec<_> = rows.skip(1).collect();
-    let table: BTreeMap<_, _> =
-        rows.iter().map(|row| (row[0].clone(), [row[1].clone(), row[2].clone()])).collect();
-    assert_eq!(table.len(), rows.len(), "a setting has two rows");
-    table
+/// A section of the page whose table has the values of two presets.
+struct Table {
+    presets: [&'static str; 2],
+    rows: BTreeMap<String, Vec<String>>,
 }
 
-/// The value of a setting as the table has it.
+impl Table {
+    fn read(presets: [&'static str; 2]) -> Self {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/paper.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let heading = format!("## Presets `{}` and `{}`\n", presets[0], presets[1]);
+        let section = page.split_once(&heading).unwrap_or_else(|| panic!("no section {heading}")).1;
+        let section = section.split("\n## ").next().unwrap();
+        let mut lines = section.lines().filter(|line| line.starts_with('|')).map(|line| {
+            line.trim_matches('|').split('|').map(|cell| cell.trim().replace('`', "")).collect::<Vec<_>>()
+        });
+        let head = lines.next().unwrap();
+        assert_eq!(head[..3], ["setting", presets[0], presets[1]]);
+        let rows: Vec<_> = lines.skip(1).collect();
+        let by_setting: BTreeMap<_, _> = rows.iter().map(|row| (row[0].clone(), row[1..].to_vec())).collect();
+        assert_eq!(by_setting.len(), rows.len(), "a setting has two rows");
+        for (key, row) in &by_setting {
+            assert_eq!(row.len(), head.len() - 1, "{key}: one cell for each column");
+        }
+        Self { presets, rows: by_setting }
+    }
+
+    /// Checks the values, and that each setting with another value than its default has a row.
+    fn check(&self) {
+        for (column, name) in self.presets.into_iter().enumerate() {
+            let preset = presets::find(name).unwrap();
+            for (key, row) in &self.rows {
+                assert_eq!(row[column], shown(preset, key), "{name}: {key}");
+            }
+            let keys = preset.differences.iter().map(|(key, _)| *key);
+            for key in keys.chain(preset.for_algorithms().map(|(_, key, _)| key)) {
+                assert!(self.rows.contains_key(key), "{name}: {key} has no row");
+            }
+        }
+    }
+}
+
+/// The value of a setting as a table has it.
 fn shown(preset: &Preset, key: &str) -> String {
     let value = preset.settings().get(key).unwrap_or_else(|| panic!("no setting {key}"));
     let own = preset.for_algorithms().filter(|(_, own, _)| *own == key);
@@ -33,16 +56,18 @@ fn shown(preset: &Preset, key: &str) -> String {
 
 #[test]
 fn the_table_of_the_cartpole_presets_is_complete_and_has_their_values() {
-    let names = ["paper-cartpole", "authors-cartpole"];
-    let table = table(names);
-    for (column, name) in names.into_iter().enumerate() {
-        let preset = presets::find(name).unwrap();
-        for (key, values) in &table {
-            assert_eq!(values[column], shown(preset, key), "{name}: {key}");
-        }
-        let keys = preset.differences.iter().map(|(key, _)| *key);
-        for key in keys.chain(preset.for_algorithms().map(|(_, key, _)| key)) {
-            assert!(table.contains_key(key), "{name}: {key} has no row");
-        }
+    Table::read(["paper-cartpole", "authors-cartpole"]).check();
+}
+
+#[test]
+fn the_table_of_the_atari_presets_has_every_setting_of_the_experiment_and_their_values() {
+    let table = Table::read(["paper-atari", "authors-atari"]);
+    table.check();
+    // Group Run chooses machines, processes and checkpoints, except for the length of the run.
+    for setting in SETTINGS.iter().filter(|setting| setting.group != "Run" || setting.key == "frames") {
+        let row = table.rows.get(setting.key);
+        let row = row.unwrap_or_else(|| panic!("docs/paper.md has no row for {}", setting.key));
+        let [.., text, _, code] = row.as_slice() else { panic!("{row:?}") };
+        assert!(!text.is_empty() && !code.is_empty(), "{}: what have the text and the code?", setting.key);
     }
 }
