@@ -63,7 +63,7 @@ Examples:
 
   Precedence, lowest first: preset, file, QUIVER_<SETTING> variables, flags. A setting's [bracketed] value is
   that of preset paper-atari; each game has its own preset, and 'quiver config show GAME' prints the values of your
-  run. (code) marks a value that the paper does not state, taken from the paper's authors' code.";
+  run. (code) marks a value that neither the paper nor those that it cites state, taken from the authors' code.";
 
 impl Train {
     pub fn run(&self) -> anyhow::Result<ExitCode> {

@@ -8,7 +8,11 @@ use envs::stack::FrameStack;
 use envs::{EnvError, Environment};
 use rand_chacha::ChaCha8Rng;
 
+use settings::Resolved;
+use settings::choices::PressFire;
 use settings::seed::{self, Purpose};
+
+use crate::fire;
 
 /// Games played in parallel, so that one forward pass evaluates several states.
 const PARALLEL_GAMES: usize = 8;
@@ -31,8 +35,19 @@ pub struct EvaluationGames<'a> {
     pub options: &'a envs::EnvOptions,
     /// Frames per state.
     pub stack: usize,
+    /// Whether FIRE is pressed at the start of a game that has it.
+    pub press_fire: bool,
     /// Seed of the whole evaluation.
     pub seed: u64,
+}
+
+impl<'a> EvaluationGames<'a> {
+    /// Games of a run, which are played with `options`.
+    pub fn new(resolved: &'a Resolved, options: &'a envs::EnvOptions, seed: u64) -> Self {
+        let Resolved { game, settings, .. } = resolved;
+        let press_fire = settings.press_fire != PressFire::Never;
+        Self { game, options, stack: settings.frame_stack, press_fire, seed }
+    }
 }
 
 /// Why a game ended.
@@ -58,10 +73,17 @@ impl Game {
     pub fn start(games: &EvaluationGames<'_>, number: u64) -> Result<Self, EnvError> {
         let environment_seed = seed::number(games.seed, Purpose::EvaluationEnvironment, &[number]);
         let environment = envs::make(games.game, games.options, environment_seed)?;
+        Ok(Self::start_in(environment, games, number))
+    }
+
+    /// Starts game number `number` in an environment at the start of its first episode.
+    pub fn start_in(mut environment: Box<dyn Environment>, games: &EvaluationGames<'_>, number: u64) -> Self {
+        let fires = games.press_fire && fire::has_fire(environment.spec());
+        let score = if fires { fire::start(environment.as_mut()) } else { 0.0 };
         let mut stack = FrameStack::new(games.stack, environment.spec().observation.bytes());
         stack.reset(environment.observation());
         let rng = seed::generator(games.seed, Purpose::EvaluationActions, &[number]);
-        Ok(Self { environment, stack, rng, score: 0.0, end: None })
+        Self { environment, stack, rng, score, end: None }
     }
 
     /// The state to act on.

@@ -71,12 +71,8 @@ impl Evaluator {
         let JoinedProcess { resolved, network, metrics, architecture, .. } = &self.member;
         let settings = &resolved.settings;
         let options = settings.environment();
-        let games = EvaluationGames {
-            game: &resolved.game,
-            options: &options,
-            stack: settings.frame_stack,
-            seed: seed::number(settings.seed, Purpose::EvaluationEnvironment, &[request.frames]),
-        };
+        let seed = seed::number(settings.seed, Purpose::EvaluationEnvironment, &[request.frames]);
+        let games = EvaluationGames::new(resolved, &options, seed);
         let episodes = request.episodes as usize;
         let (scores, others) = std::thread::scope(|scope| {
             let others = request.baselines.then(|| {

@@ -13,8 +13,10 @@ use rand_chacha::ChaCha8Rng;
 use replay::codec::{Encoder, EncoderState};
 use replay::{Chunk, InitialPriority, LaneKey, NewItem, Step, Taken, WeightsVersion};
 use serde::{Deserialize, Serialize};
+use settings::choices::PressFire;
 use value::priority::{InvalidPriority, Priority};
 
+use crate::fire;
 use crate::rules::Rules;
 
 /// A finished game.
@@ -45,6 +47,8 @@ pub enum LaneError {
 /// One environment with its state.
 pub struct Lane {
     environment: Box<dyn Environment>,
+    /// When FIRE is pressed; never in a game without it.
+    press_fire: PressFire,
     encoder: Encoder,
     chunk: Vec<Step>,
     /// Compressed frames of `chunk`, concatenated.
@@ -80,7 +84,9 @@ struct PendingStep {
 
 impl Lane {
     /// A lane at the start of its environment's first episode.
-    pub fn new(key: LaneKey, environment: Box<dyn Environment>, rng: ChaCha8Rng, rules: &Rules) -> Self {
+    pub fn new(key: LaneKey, mut environment: Box<dyn Environment>, rng: ChaCha8Rng, rules: &Rules) -> Self {
+        let press_fire = if fire::has_fire(environment.spec()) { rules.press_fire } else { PressFire::Never };
+        let score = start_score(environment.as_mut(), press_fire);
         let mut stack = FrameStack::new(rules.stack, environment.spec().observation.bytes());
         stack.reset(environment.observation());
         let saved = LaneState {
@@ -90,14 +96,14 @@ impl Lane {
             next_step: 0,
             next_sequence: 0,
             starts_episode: true,
-            score: 0.0,
+            score,
             steps: 0,
             window: VecDeque::new(),
             ready: Vec::new(),
         };
         let encoder = Encoder::new(rules.codec, environment.spec().observation.bytes());
         let (chunk, frames, items) = (Vec::new(), Vec::new(), Vec::new());
-        Self { environment, encoder, chunk, frames, items, saved }
+        Self { environment, press_fire, encoder, chunk, frames, items, saved }
     }
 
     /// The state for which the next Q-values are needed.
@@ -121,10 +127,11 @@ impl Lane {
         let chosen = behaviour.choose(&*rules.agent, q, &mut self.saved.rng);
         let frame = self.pack();
         let outcome = self.environment.step(chosen.action);
+        let life_ends_episode = rules.life_loss_refills && outcome.life_lost && !outcome.done();
         let taken = Taken {
             action: chosen.action as u16,
             reward: outcome.reward,
-            terminated: outcome.terminated,
+            terminated: outcome.terminated || life_ends_episode,
             truncated: outcome.truncated,
             life_lost: outcome.life_lost,
             log_probability: chosen.log_probability as f32,
@@ -141,7 +148,16 @@ impl Lane {
             let last = rules.returns.bootstraps(&taken).then(|| value_of(self.saved.stack.as_slice()));
             self.complete_all(rules, last.as_deref())?;
         }
-        let end = taken.ends_episode().then(|| self.next_episode(taken.truncated)).transpose()?;
+        if taken.ends_episode() {
+            self.end_episode()?;
+        }
+        let end = if outcome.done() {
+            Some(self.next_game(outcome.truncated))
+        } else if life_ends_episode {
+            self.next_life()
+        } else {
+            None
+        };
         Ok((outcome.frames, end))
     }
 
@@ -236,15 +252,39 @@ impl Lane {
         Ok(())
     }
 
-    /// Pushes the last observation as a step without action, and resets the environment.
-    fn next_episode(&mut self, truncated: bool) -> Result<EpisodeEnd, LaneError> {
+    /// Pushes the last observation as a step without action.
+    fn end_episode(&mut self) -> Result<(), LaneError> {
         let last = self.pack();
         self.push(last, None)?;
+        self.saved.starts_episode = true;
+        Ok(())
+    }
+
+    /// Resets the environment.
+    fn next_game(&mut self, truncated: bool) -> EpisodeEnd {
         let end = EpisodeEnd { score: self.saved.score, steps: self.saved.steps, truncated };
         self.environment.reset();
+        self.saved.score = start_score(self.environment.as_mut(), self.press_fire);
+        self.saved.steps = 0;
         self.saved.stack.reset(self.environment.observation());
-        self.saved.starts_episode = true;
-        (self.saved.score, self.saved.steps) = (0.0, 0);
-        Ok(end)
+        end
     }
+
+    /// Continues the game after a lost life whose episode has ended. The game may end in the steps that this takes.
+    fn next_life(&mut self) -> Option<EpisodeEnd> {
+        if self.press_fire == PressFire::Lives {
+            let (score, ended) = fire::resume(self.environment.as_mut());
+            self.saved.score += score;
+            if let Some(ended) = ended {
+                return Some(self.next_game(ended.truncated));
+            }
+        }
+        self.saved.stack.reset(self.environment.observation());
+        None
+    }
+}
+
+/// The score with which a game starts, after FIRE if it is pressed.
+fn start_score(environment: &mut dyn Environment, press_fire: PressFire) -> f64 {
+    if press_fire == PressFire::Never { 0.0 } else { fire::start(environment) }
 }

@@ -10,6 +10,7 @@
 
 pub mod baselines;
 pub mod evaluation;
+pub mod fire;
 pub mod lane;
 pub mod lanes;
 pub mod rules;

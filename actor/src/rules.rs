@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agents::{Agent, Behaviour, Returns};
 use settings::Settings;
-use settings::choices::{EpsilonSchedule, EvaluationPolicy, InitialPriority};
+use settings::choices::{EpsilonSchedule, EvaluationPolicy, InitialPriority, PressFire};
 
 /// The settings of a run that a lane needs.
 #[derive(Clone, Debug)]
@@ -18,6 +18,10 @@ pub struct Rules {
     pub stack: usize,
     /// Compression of frames.
     pub codec: replay::codec::Codec,
+    /// When FIRE is pressed, in games that have it.
+    pub press_fire: PressFire,
+    /// Whether a lost life ends the episode that is recorded, so that the frame stack starts again.
+    pub life_loss_refills: bool,
     /// Whether the actor computes the priority of a new transition. Otherwise the shard assigns the largest so far.
     pub computes_priorities: bool,
     random_steps: u64,
@@ -34,6 +38,8 @@ impl Rules {
             n_step: settings.n_step as usize,
             stack: settings.frame_stack,
             codec: settings.frame_codec,
+            press_fire: settings.press_fire,
+            life_loss_refills: settings.life_loss_refills,
             computes_priorities: settings.initial_priority == InitialPriority::Computed,
             random_steps: settings.random_steps.0,
             epsilon: (settings.epsilon, settings.epsilon_final),

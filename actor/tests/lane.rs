@@ -70,6 +70,7 @@ fn settings(n_step: u32) -> Settings {
     settings.random_steps.0 = 0;
     settings.frame_codec = replay::codec::Codec::None;
     settings.frame_stack = 2;
+    settings.initial_priority = settings::choices::InitialPriority::Computed;
     settings
 }
 

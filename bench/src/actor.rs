@@ -13,6 +13,7 @@ use envs::Environment;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use replay::WeightsVersion;
+use settings::choices::InitialPriority;
 use settings::networks::{self, Network};
 use settings::{Resolved, Settings};
 use tch::Device;
@@ -132,6 +133,8 @@ fn settings((network, hidden): (Network, usize), lanes: u32) -> Settings {
     settings.network = network;
     settings.hidden_units = hidden;
     settings.lanes = lanes;
+    // The dearer of the two, and that of `quick`.
+    settings.initial_priority = InitialPriority::Computed;
     settings
 }
 

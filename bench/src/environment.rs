@@ -7,7 +7,7 @@
 
 use ale::{Action, Ale};
 use anyhow::{Result, ensure};
-use envs::{ActionSet, EnvOptions, Environment};
+use envs::{ActionSet, EnvOptions, Environment, FrameMaximum};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -36,6 +36,7 @@ pub fn section(seconds: f64) -> Result<Section> {
 fn row(game: &str, seconds: f64) -> Result<Row> {
     let options = EnvOptions {
         frame_skip: SKIP,
+        frame_maximum: FrameMaximum::Rgb,
         sticky_actions: 0.0,
         noop_max: 0,
         action_set: ActionSet::Minimal,

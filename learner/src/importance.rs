@@ -53,6 +53,10 @@ mod tests {
     #[test]
     fn the_exponent_is_annealed_or_constant_or_absent() {
         let mut settings = Settings::paper();
+        let annealed = Importance::new(&settings);
+        let halfway_and_at_the_end = [1_250_000, 2_500_000].map(|n| annealed.exponent(n).unwrap());
+        assert_eq!(halfway_and_at_the_end, [0.8, 1.0], "over the 40M frames of paper-atari");
+        settings.importance_anneal_updates.0 = 0;
         assert_eq!(Importance::new(&settings).exponent(1_000_000), Some(0.6));
         settings.importance_exponent = 0.4;
         settings.importance_anneal_updates.0 = 100;

@@ -19,7 +19,9 @@ from pathlib import Path
 #       "scores": "returns",                         a field of a .jsonl file
 #       "advantage.weight": "head.weight",           a tensor
 #   },
-RENAMES: dict[str, dict[str, str]] = {}
+RENAMES: dict[str, dict[str, str]] = {
+    "Take the maximum of two frames before gray": {"--frame-maximum": ""},
+}
 
 
 class Dialect:

@@ -37,6 +37,8 @@ ATARI = {
     "frames": 11_200, "min_size": 400, "random_steps": 400, "capacity": 1_000, "target_period_updates": 200,
     "evaluate_every_frames": 4_000, "evaluate_episodes": 2, "evaluate_final_episodes": 2, "time_limit_frames": 1_000,
     "checkpoint_every_frames": 8_000,
+    # Preset paper-atari's own values changed after version 0.1.
+    "frame_maximum": "gray", "initial_priority": "computed", "importance_anneal_updates": 0,
 }  # fmt: skip
 
 # What preset authors-atari changes, with an importance exponent that reaches its final value.

@@ -54,6 +54,7 @@ impl Returns {
     pub fn reward(&self, step: &Taken) -> f64 {
         if let Some(reward) = self.termination_reward
             && step.terminated
+            && !step.life_lost
         {
             return reward;
         }
@@ -148,6 +149,8 @@ mod tests {
         assert_eq!(reward(|step| step.terminated = true), -5.0);
         assert_eq!(reward(|step| step.truncated = true), 1.0, "clipped by sign as before");
         assert_eq!(reward(|step| step.life_lost = true), 1.0);
+        let lost_life_as_an_end = |step: &mut Taken| (step.terminated, step.life_lost) = (true, true);
+        assert_eq!(reward(lost_life_as_an_end), 1.0);
         assert_eq!(reward(|_| ()), 1.0);
     }
 

@@ -231,6 +231,11 @@ impl Ale {
         &self.gray
     }
 
+    /// Red, green and blue of each palette index.
+    pub fn rgb_palette(&self) -> &[[u8; 3]; 256] {
+        &self.rgb
+    }
+
     /// Writes the screen in gray, one byte per pixel.
     ///
     /// # Panics

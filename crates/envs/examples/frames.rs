@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use envs::{ActionSet, EnvOptions};
+use envs::{ActionSet, EnvOptions, FrameMaximum};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -13,6 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let action_set = ActionSet::Minimal;
     let options = EnvOptions {
         frame_skip: 4,
+        frame_maximum: FrameMaximum::Rgb,
         sticky_actions: 0.25,
         noop_max: 30,
         action_set,

@@ -60,6 +60,9 @@ pub enum EnvError {
     /// Not the name of an action set.
     #[error("unknown action set '{0}': choose 'minimal' or 'full'")]
     UnknownActionSet(String),
+    /// Not the name of a frame maximum.
+    #[error("unknown frame maximum '{0}': choose rgb or gray")]
+    UnknownFrameMaximum(String),
     /// The bytes are not a saved environment.
     #[error("damaged environment state ({0}): delete this checkpoint to resume from an older one")]
     DamagedState(&'static str),

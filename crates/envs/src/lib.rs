@@ -22,7 +22,7 @@ pub mod scale;
 pub mod stack;
 
 pub use error::EnvError;
-pub use options::{ActionSet, EnvOptions};
+pub use options::{ActionSet, EnvOptions, FrameMaximum};
 pub use registry::{
     CARTPOLE, EnvEntry, canonical, display_name, entries, find, games, gym_setting, make, minatar_replay,
 };

@@ -40,11 +40,44 @@ impl FromStr for ActionSet {
     }
 }
 
+/// Which maximum of the last two frames of a step an agent sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FrameMaximum {
+    /// Of red, green and blue each, then in gray: Mnih et al. (2015).
+    Rgb,
+    /// Of the two frames in gray: Gymnasium's `AtariPreprocessing`.
+    Gray,
+}
+
+impl fmt::Display for FrameMaximum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FrameMaximum::Rgb => "rgb",
+            FrameMaximum::Gray => "gray",
+        })
+    }
+}
+
+impl FromStr for FrameMaximum {
+    type Err = EnvError;
+
+    fn from_str(name: &str) -> Result<Self, EnvError> {
+        match name {
+            "rgb" => Ok(FrameMaximum::Rgb),
+            "gray" => Ok(FrameMaximum::Gray),
+            _ => Err(EnvError::UnknownFrameMaximum(name.to_owned())),
+        }
+    }
+}
+
 /// The settings of an environment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EnvOptions {
-    /// Frames for which an action is held; at least 1. The observation is the brighter of the last two, pixel by pixel.
+    /// Frames for which an action is held; at least 1. The observation is the maximum of the last two, pixel by pixel.
     pub frame_skip: u32,
+    /// Which maximum that is.
+    pub frame_maximum: FrameMaximum,
     /// The probability, at each frame, that the action of the frame before is played instead.
     pub sticky_actions: f64,
     /// An episode starts with 1 to this many frames without action, or with none if this is 0.
@@ -79,6 +112,7 @@ mod tests {
 
     const OPTIONS: EnvOptions = EnvOptions {
         frame_skip: 4,
+        frame_maximum: FrameMaximum::Rgb,
         sticky_actions: 0.25,
         noop_max: 30,
         action_set: ActionSet::Minimal,
@@ -94,6 +128,15 @@ mod tests {
             assert_eq!(serde_json::to_string(&set).unwrap(), format!("\"{set}\""));
         }
         assert!("some".parse::<ActionSet>().is_err());
+    }
+
+    #[test]
+    fn the_name_of_a_frame_maximum_reads_back() {
+        for maximum in [FrameMaximum::Rgb, FrameMaximum::Gray] {
+            assert_eq!(maximum.to_string().parse::<FrameMaximum>().unwrap(), maximum);
+            assert_eq!(serde_json::to_string(&maximum).unwrap(), format!("\"{maximum}\""));
+        }
+        assert!("grey".parse::<FrameMaximum>().unwrap_err().to_string().contains("rgb or gray"));
     }
 
     #[test]

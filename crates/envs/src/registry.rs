@@ -194,6 +194,7 @@ mod tests {
     fn an_environment_is_what_its_entry_declares() {
         let options = EnvOptions {
             frame_skip: 1,
+            frame_maximum: crate::FrameMaximum::Rgb,
             sticky_actions: 0.0,
             noop_max: 0,
             action_set: crate::ActionSet::Minimal,

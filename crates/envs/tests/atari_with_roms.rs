@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::PathBuf;
 
-use envs::{ActionSet, EnvError, EnvOptions, Environment, StepOutcome};
+use envs::{ActionSet, EnvError, EnvOptions, Environment, FrameMaximum, StepOutcome};
 
 fn options() -> EnvOptions {
     EnvOptions {
         frame_skip: 4,
+        frame_maximum: FrameMaximum::Rgb,
         sticky_actions: 0.25,
         noop_max: 30,
         action_set: ActionSet::Minimal,

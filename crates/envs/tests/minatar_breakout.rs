@@ -1,6 +1,6 @@
 //! MinAtar Breakout against traces that the reference package showed as a black box (`docs/minatar-breakout.md`).
 
-use envs::{ActionSet, EnvOptions, Environment};
+use envs::{ActionSet, EnvOptions, Environment, FrameMaximum};
 use serde_json::Value;
 
 const TRACES: &str = include_str!("fixtures/minatar_breakout.json");
@@ -8,6 +8,7 @@ const TRACES: &str = include_str!("fixtures/minatar_breakout.json");
 fn start(ball: (u64, u64)) -> Box<dyn Environment> {
     let options = EnvOptions {
         frame_skip: 1,
+        frame_maximum: FrameMaximum::Rgb,
         sticky_actions: 0.0,
         noop_max: 0,
         action_set: ActionSet::Full,

@@ -1,9 +1,11 @@
 //! Needs ROMs. Replays what the reference Python binding played (`fixtures/make.py`) in the paper's nine games: every raw
-//! screen, reward, number of lives and game over exactly, and the scaled picture within 1 of OpenCV's area interpolation.
+//! screen, reward, number of lives and game over exactly, and the scaled picture within 1 of OpenCV's area interpolation. The
+//! fixtures have the maximum of two frames in gray; that of the colours is compared with a plain computation.
 
 use std::fmt::Write;
 
-use envs::{ActionSet, EnvOptions, Environment, roms};
+use envs::scale::AreaScaler;
+use envs::{ActionSet, EnvOptions, Environment, FrameMaximum, roms};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
@@ -95,17 +97,21 @@ fn the_emulator_plays_the_same(fixture: &Fixture) {
     }
 }
 
-fn the_environment_shows_the_same(fixture: &Fixture) {
-    let options = EnvOptions {
+fn options(frame_maximum: FrameMaximum) -> EnvOptions {
+    EnvOptions {
         frame_skip: SKIP,
+        frame_maximum,
         sticky_actions: 0.0,
         noop_max: 0,
         action_set: ActionSet::Minimal,
         time_limit_frames: 0,
         difficulty_ramping: true,
         roms: None,
-    };
-    let mut environment = envs::make(&fixture.game, &options, 0).unwrap();
+    }
+}
+
+fn the_environment_shows_the_same(fixture: &Fixture) {
+    let mut environment = envs::make(&fixture.game, &options(FrameMaximum::Gray), 0).unwrap();
     let lives = fixture.lives();
     let mut crops = fixture.crops.iter().peekable();
     for (step, action) in fixture.actions().into_iter().enumerate() {
@@ -125,6 +131,42 @@ fn the_environment_shows_the_same(fixture: &Fixture) {
         }
     }
     assert!(crops.next().is_none());
+}
+
+/// Plays the emulator beside the environment, and returns how many observations differ from the maximum in gray.
+fn the_maximum_is_that_of_the_colours(fixture: &Fixture) -> usize {
+    let mut colours = envs::make(&fixture.game, &options(FrameMaximum::Rgb), 0).unwrap();
+    let mut gray = envs::make(&fixture.game, &options(FrameMaximum::Gray), 0).unwrap();
+    let mut emulator = ale::Ale::load(&roms::find(&fixture.game, None).unwrap(), 0).unwrap();
+    emulator.reset();
+    let pixels = fixture.height * fixture.width;
+    let (mut last, mut before) = (vec![0; 3 * pixels], vec![0; 3 * pixels]);
+    let mut scaler = AreaScaler::new((fixture.height, fixture.width), (84, 84));
+    let (mut expected, mut differ) = (vec![0; 84 * 84], 0);
+    for (step, action) in fixture.actions().into_iter().enumerate() {
+        let index = fixture.minimal_actions.iter().position(|&number| number == action).unwrap();
+        gray.step(index);
+        let outcome = colours.step(index);
+        for _ in 0..outcome.frames {
+            emulator.act(ale::Action::from_number(action).unwrap());
+            std::mem::swap(&mut last, &mut before);
+            emulator.screen_rgb(&mut last);
+        }
+        if outcome.done() {
+            emulator.reset();
+            colours.reset();
+            gray.reset();
+            continue;
+        }
+        let maximum: Vec<u8> = last.iter().zip(&before).map(|(a, b)| *a.max(b)).collect();
+        let luminance = |rgb: &[u8]| {
+            (f64::from(rgb[0]) * 0.2989 + f64::from(rgb[1]) * 0.587 + f64::from(rgb[2]) * 0.114).round() as u8
+        };
+        scaler.scale(&maximum.chunks(3).map(luminance).collect::<Vec<_>>(), &mut expected);
+        assert!(colours.observation() == expected, "{} step {step}", fixture.game);
+        differ += usize::from(gray.observation() != expected);
+    }
+    differ
 }
 
 fn assert_near(environment: &dyn Environment, crop: &Crop, at: &str) {
@@ -155,6 +197,11 @@ macro_rules! replay {
             #[test]
             fn the_environment_shows_the_same() {
                 super::the_environment_shows_the_same(&fixture());
+            }
+
+            #[test]
+            fn the_maximum_is_that_of_the_colours() {
+                super::the_maximum_is_that_of_the_colours(&fixture());
             }
         }
     )*};

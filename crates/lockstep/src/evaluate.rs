@@ -16,22 +16,20 @@ use run::output::print_line;
 
 /// A set of games that several players play, so that their scores can be compared.
 pub struct EvaluationSetup {
-    game: String,
+    resolved: Resolved,
     options: envs::EnvOptions,
-    stack: usize,
     seed: u64,
 }
 
 impl EvaluationSetup {
     /// The games of a run's settings.
     pub fn new(resolved: &Resolved, seed: u64) -> Self {
-        let options = resolved.settings.environment();
-        Self { game: resolved.game.clone(), options, stack: resolved.settings.frame_stack, seed }
+        Self { resolved: resolved.clone(), options: resolved.settings.environment(), seed }
     }
 
     /// The games as the actor crate's type.
     pub fn games(&self) -> EvaluationGames<'_> {
-        EvaluationGames { game: &self.game, options: &self.options, stack: self.stack, seed: self.seed }
+        EvaluationGames::new(&self.resolved, &self.options, self.seed)
     }
 
     /// Plays the games and returns the scores.

@@ -37,7 +37,7 @@ pub struct Taken {
     pub terminated: bool,
     /// The episode was cut off: bootstrap from the final observation.
     pub truncated: bool,
-    /// A life was lost. The frame stack continues.
+    /// A life was lost, and the game continues. So does the frame stack, unless `terminated` is set too.
     pub life_lost: bool,
     /// Log-probability of the action under the policy that chose it.
     pub log_probability: f32,

@@ -13,6 +13,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::event;
 use crate::output::print_note;
 use crate::record::{AGENT, Evaluation};
+use settings::Settings;
+use settings::choices::InitialPriority;
 use settings::resolve::Resolved;
 use settings::units::{duration, grouped};
 
@@ -20,6 +22,9 @@ use settings::units::{duration, grouped};
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// From this budget on, a new run gets a hint at a shorter preset.
 const LONG_RUN_FRAMES: u64 = 5_000_000;
+
+/// From this number of actors on, a new run whose transitions start at the largest priority gets a hint at computed ones.
+const MANY_ACTORS: u32 = 8;
 
 /// Time between two changes of the bar.
 const BAR_EVERY: Duration = Duration::from_millis(200);
@@ -78,6 +83,13 @@ impl ProgressDisplay {
                 "preset {} trains for {} frames, which takes long; for a first result on Atari use --preset quick",
                 resolved.preset,
                 grouped(settings.frames.0),
+            ));
+        }
+        if frames == 0 && starts_too_much_at_the_top(settings) {
+            self.print_line(&format!(
+                "{} actors insert much at once, and initial_priority largest gives all of it the same priority; \
+                 --initial-priority computed spreads it by TD error, as in Ape-X",
+                settings.actors,
             ));
         }
     }
@@ -168,6 +180,14 @@ fn actor_count(joined: u32, wanted: u32) -> String {
         (true, _) => format!("{wanted} actors"),
         (false, _) => format!("{joined} of {wanted} actors"),
     }
+}
+
+/// Whether many actors insert transitions that all start at the largest priority.
+fn starts_too_much_at_the_top(settings: &Settings) -> bool {
+    !settings.lockstep
+        && settings.actors >= MANY_ACTORS
+        && settings.strategy.uses_priorities
+        && settings.initial_priority == InitialPriority::Largest
 }
 
 #[cfg(test)]

@@ -49,6 +49,15 @@ choices! {
         /// final + (first − final)·exp(−t / `epsilon_decay_steps`), as the authors' CartPole code does.
         Exponential = "exponential",
     }
+    /// When FIRE and then action 2 are pressed, in games whose action 1 is FIRE.
+    PressFire "FIRE setting" {
+        /// Never: the agent has to learn it.
+        Never = "never",
+        /// When a game starts, in training and in evaluation.
+        Games = "games",
+        /// When a game starts and, in training, after a lost life and one step of no-op.
+        Lives = "lives",
+    }
     /// The priority of a new transition.
     InitialPriority "initial priority" {
         /// Computed from the network that acted.

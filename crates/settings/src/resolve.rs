@@ -31,6 +31,15 @@ pub struct Resolved {
     pub settings: Settings,
 }
 
+/// Settings younger than some runs, and the value with which those were played, where a preset may have another.
+const FORMER: [(&str, &str); 4] = [
+    // A file without this key predates clusters.
+    ("lockstep", "true"),
+    ("frame_maximum", "gray"),
+    ("life_loss_refills", "false"),
+    ("press_fire", "never"),
+];
+
 /// Why settings could not be resolved: one line that names the source and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -112,9 +121,13 @@ impl Resolved {
     /// Reads the file of a run directory, which an older version may have written.
     pub fn from_run(path: &Path) -> Result<Self, ConfigError> {
         let mut resolved = Self::from_file(path)?;
-        // A file without this key predates clusters: all runs were in lockstep then.
-        if !read_file(path)?.settings.iter().any(|(key, _)| key == "lockstep") {
-            resolved.settings.lockstep = true;
+        let written = read_file(path)?.settings;
+        let fixed =
+            envs::find(&resolved.game).map_err(|error| ConfigError(error.to_string()))?.fixed_settings;
+        for (key, text) in FORMER {
+            if !written.iter().any(|(own, _)| own == key) && !fixed.iter().any(|(own, _)| *own == key) {
+                apply(&mut resolved.settings, key, text).map_err(ConfigError)?;
+            }
         }
         Ok(resolved)
     }
@@ -279,6 +292,29 @@ mod tests {
         assert_eq!(text.lines().filter(is_new).count(), new.len(), "a run records each setting");
         let old: Vec<&str> = text.lines().filter(|line| !is_new(line)).collect();
         assert_eq!(Resolved::from_run(file(&old.join("\n")).path()), Ok(resolved));
+    }
+
+    #[test]
+    fn an_older_run_keeps_its_frames_its_stack_and_no_fire() {
+        let of = |game: &str, preset| {
+            let layers = Layers { preset, ..Layers::default() };
+            layers.resolve(Some(game)).unwrap()
+        };
+        let older = |resolved: &Resolved| {
+            let is_new =
+                |line: &&str| FORMER[1..].iter().any(|(key, _)| line.starts_with(&format!("{key} = ")));
+            let text = resolved.to_toml(false);
+            let old: Vec<&str> = text.lines().filter(|line| !is_new(line)).collect();
+            Resolved::from_run(file(&old.join("\n")).path()).unwrap()
+        };
+        for preset in ["paper-atari", "authors-atari", "quick"] {
+            let old = older(&of("pong", Some(preset)));
+            let values = FORMER[1..].iter().map(|(key, _)| old.settings.get(key).unwrap());
+            assert_eq!(values.collect::<Vec<_>>(), ["gray", "false", "never"], "{preset}");
+            assert_eq!(old.settings.validate("pong"), Ok(()), "{preset}");
+        }
+        let cartpole = of("cartpole", None);
+        assert_eq!(older(&cartpole), cartpole, "an environment whose values are fixed keeps them");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The list of all settings: key, type, default and meaning.
 //!
 //! This list generates the fields of [`Settings`], the flags of `quiver train`, the keys of a TOML file, the `QUIVER_…`
-//! variables and the output of `quiver config show`. Defaults are those of the paper's appendix (preset `paper-atari`), or,
-//! where the paper states none, of the authors' published code (marked *code*).
+//! variables and the output of `quiver config show`. Defaults are those of the paper's appendix (preset `paper-atari`); where it
+//! states none, of the paper that it cites for that point (named), or of the authors' published code (marked *code*).
+//! docs/paper.md compares each with its sources.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::algorithms::{self, Algorithm};
 use crate::choices::{
-    Device, EpsilonSchedule, EvaluationPolicy, InitialPriority, Loss, RewardClip, SamplesPerInsert,
-    ShardNumbers, TerminationReward,
+    Device, EpsilonSchedule, EvaluationPolicy, InitialPriority, Loss, PressFire, RewardClip,
+    SamplesPerInsert, ShardNumbers, TerminationReward,
 };
 use crate::networks::{self, Network};
 use crate::text::Text;
 use crate::units::{AgentSteps, Bytes, Episodes, Frames, Items, Updates};
-use envs::ActionSet;
+use envs::{ActionSet, FrameMaximum};
 use replay::codec::Codec;
 use value::{Rho, Strategy};
 
@@ -127,11 +128,13 @@ settings! {
         baselines: bool = false;
     }
     "Environment" {
-        /// Emulator frames per agent step; the action is repeated and the last two frames are max-pooled (code).
+        /// Emulator frames per agent step; the action is repeated and the last two frames are max-pooled (Mnih et al.).
         frame_skip: u32 = 4;
+        /// Maximum of the last two frames of a step: rgb (of each colour, before gray, as Mnih et al. and the code do) or gray (as Gymnasium's AtariPreprocessing does).
+        frame_maximum: FrameMaximum = FrameMaximum::Rgb;
         /// Probability, per emulator frame, that the previous action is repeated instead (code: 0).
         sticky_actions: f64 = 0.0;
-        /// An episode starts with 1 to this many no-op frames (code); 0 for none.
+        /// An episode starts with 1 to this many no-op frames (Mnih et al.: at most 30); 0 for none.
         noop_max: u32 = 30;
         /// Available actions: minimal (those that have an effect in this game) or full (all 18).
         action_set: ActionSet = ActionSet::Minimal;
@@ -141,9 +144,13 @@ settings! {
         difficulty_ramping: bool = true;
         /// Frames stacked into one state.
         frame_stack: usize = 4;
-        /// Treat a lost life as a terminal transition (no bootstrap) in training, like EpisodicLifeEnv; the game is not reset, and scores cover whole games (code).
+        /// Treat a lost life as a terminal transition (no bootstrap) in training, like EpisodicLifeEnv; the game is not reset, and scores cover whole games (Mnih et al.).
         life_loss_ends: bool = true;
-        /// Reward clipping for learning: sign (code) or none (unchanged).
+        /// A lost life ends the recorded episode in training, so that the frame stack is filled with the next observation as at a reset; it needs life_loss_ends (the authors' code: true).
+        life_loss_refills: bool = false;
+        /// Press FIRE and then action 2 in games whose action 1 is FIRE: never, games (when a game starts) or lives (also after each lost life in training, following a step of no-op; it needs life_loss_refills, and is what the authors' code does). These steps are not learned from.
+        press_fire: PressFire = PressFire::Never;
+        /// Reward clipping for learning: sign (Mnih et al.) or none (unchanged).
         reward_clip: RewardClip = RewardClip::Sign;
         /// Reward that the learner sees, unclipped, in place of the environment's when an episode terminates, or none; scores stay unchanged.
         termination_reward: TerminationReward = TerminationReward(None);
@@ -181,7 +188,7 @@ settings! {
         double: bool = false;
         /// Bootstrap also after a terminal transition, from the episode's last observation (no terminal mask).
         bootstrap_terminal: bool = false;
-        /// Loss function: huber (code) or squared.
+        /// Loss function: huber (Mnih et al.) or squared.
         loss: Loss = Loss::Huber;
         /// Each element of the gradient is clamped to ± this (code); 0 disables clamping.
         gradient_clamp: f64 = 1.0;
@@ -195,7 +202,7 @@ settings! {
         prefetch_batches: usize = 2;
     }
     "Exploration" {
-        /// Agent steps of uniformly random actions at the start (code).
+        /// Agent steps of uniformly random actions at the start (Mnih et al.).
         random_steps: AgentSteps = AgentSteps(50_000);
         /// Initial ε: fraction of random actions mixed into the policy; the default of dqn and munchausen-dqn is 1.
         epsilon: f64 = 0.0;
@@ -219,7 +226,7 @@ settings! {
         frame_codec: Codec = Codec::Delta;
         /// Agent steps per chunk that an actor sends (1 in lockstep).
         chunk_steps: u32 = 8;
-        /// Transitions that the replay must hold before the first update (code).
+        /// Transitions that the replay must hold before the first update (Mnih et al.).
         min_size: Items = Items(50_000);
         /// Transitions sampled per transition inserted, or none to decouple actors and learner; the paper's batch of 32 every 4 steps is 8.
         samples_per_insert: SamplesPerInsert = SamplesPerInsert(Some(8.0));
@@ -227,16 +234,16 @@ settings! {
         priority_exponent: f64 = 0.4;
         /// Added to each priority so that every transition can be sampled (code).
         priority_constant: f64 = 0.001;
-        /// Priority of new transitions: computed (by the actor) or largest (so far).
-        initial_priority: InitialPriority = InitialPriority::Computed;
-        /// With initial_priority = largest: initial value of the running maximum; new transitions get it until a larger priority occurs (the authors' code: 0.1).
+        /// Priority of new transitions: largest (so far; Schaul et al.) or computed (by the actor, as in Ape-X; better with many actors).
+        initial_priority: InitialPriority = InitialPriority::Largest;
+        /// With initial_priority = largest: initial value of the running maximum, 1 in Schaul et al.; new transitions get it until a larger priority occurs (the authors' code: 0.1).
         first_priority: f64 = 1.0;
         /// β_IS at the start (PER's β); importance weights are divided by the largest of their batch.
         importance_exponent: f64 = 0.6;
         /// β_IS after annealing; not used while importance_anneal_updates is 0.
         importance_exponent_final: f64 = 1.0;
-        /// Updates over which β_IS changes from its first to its final value; 0 keeps the first.
-        importance_anneal_updates: Updates = Updates(0);
+        /// Updates over which β_IS changes from its first to its final value, as Schaul et al. anneal it; 0 keeps the first. The default is the whole run of 40M frames.
+        importance_anneal_updates: Updates = Updates(2_500_000);
         /// Stratified sampling: draw one transition from each of batch_size equal slices of the total weight.
         stratified: bool = true;
     }
@@ -247,6 +254,7 @@ impl Settings {
     pub fn environment(&self) -> envs::EnvOptions {
         envs::EnvOptions {
             frame_skip: self.frame_skip,
+            frame_maximum: self.frame_maximum,
             sticky_actions: self.sticky_actions,
             noop_max: self.noop_max,
             action_set: self.action_set,
@@ -292,6 +300,7 @@ mod tests {
             "baselines",
             "difficulty_ramping",
             "life_loss_ends",
+            "life_loss_refills",
             "dueling",
             "double",
             "bootstrap_terminal",

@@ -67,7 +67,7 @@ macro_rules! text_by_from_str {
 }
 pub(crate) use text_by_from_str;
 
-text_by_from_str!(value::Rho, envs::ActionSet, replay::codec::Codec,);
+text_by_from_str!(value::Rho, envs::ActionSet, envs::FrameMaximum, replay::codec::Codec,);
 
 impl<T: Listed> Text for Choice<T> {
     fn read(text: &str) -> Result<Self, String> {

@@ -4,7 +4,7 @@ use value::Listed;
 
 use crate::Settings;
 use crate::algorithms;
-use crate::choices::EpsilonSchedule;
+use crate::choices::{EpsilonSchedule, PressFire};
 use crate::networks::{self, NetworkInput};
 use crate::text::Text;
 
@@ -65,6 +65,7 @@ impl Settings {
             })?;
         }
         self.check_epsilon()?;
+        self.check_lives()?;
         require(self.sticky_actions < 1.0, || {
             "sticky_actions must be below 1: at 1 the agent's actions are never executed".into()
         })?;
@@ -108,6 +109,21 @@ impl Settings {
                 "epsilon_schedule geometric can't lead from {first} to {last}, because no factor does: raise epsilon or \
                  epsilon_final above 0, or use --epsilon-schedule linear"
             )
+        })
+    }
+
+    /// A lost life can start the frame stack again only where it ends the transitions that lead to it, and FIRE is not pressed
+    /// in the middle of a stack, where the replay would miss frames.
+    fn check_lives(&self) -> Result<(), String> {
+        require(!self.life_loss_refills || self.life_loss_ends, || {
+            "life_loss_refills starts the frame stack again after a lost life, which then must end a transition: set \
+             life_loss_ends = true, or life_loss_refills = false"
+                .into()
+        })?;
+        require(self.press_fire != PressFire::Lives || self.life_loss_refills, || {
+            "press_fire lives plays steps that are not recorded, which a frame stack must not span: set life_loss_refills = \
+             true, or press_fire = games"
+                .into()
         })
     }
 
@@ -283,6 +299,36 @@ mod tests {
         let mut minatar = crate::presets::find("minatar").unwrap().settings();
         minatar.difficulty_ramping = false;
         assert_eq!(minatar.validate("minatar_asterix"), Ok(()));
+    }
+
+    #[test]
+    fn what_a_lost_life_does_is_consistent() {
+        let mut settings = Settings::paper();
+        settings.press_fire = PressFire::Lives;
+        assert!(settings.validate("pong").unwrap_err().contains("press_fire = games"));
+        settings.life_loss_refills = true;
+        assert_eq!(settings.validate("pong"), Ok(()));
+        settings.life_loss_ends = false;
+        assert!(settings.validate("pong").unwrap_err().contains("life_loss_ends = true"));
+        settings.life_loss_refills = false;
+        settings.press_fire = PressFire::Games;
+        assert_eq!(settings.validate("pong"), Ok(()));
+    }
+
+    #[test]
+    fn only_atari_has_a_screen_fire_and_a_stack_that_a_lost_life_refills() {
+        for game in ["cartpole", "minatar_breakout", "minatar_seaquest"] {
+            let preset = crate::presets::find(envs::find(game).unwrap().default_preset).unwrap();
+            for (key, text) in
+                [("frame_maximum", "gray"), ("press_fire", "games"), ("life_loss_refills", "true")]
+            {
+                let mut settings = preset.settings();
+                settings.life_loss_ends = true;
+                settings.set(key, text).unwrap().unwrap();
+                let error = settings.validate(game).unwrap_err();
+                assert!(error.contains(key) && error.contains("leave it out"), "{game}: {error}");
+            }
+        }
     }
 
     #[test]

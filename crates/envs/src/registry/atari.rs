@@ -5,6 +5,8 @@
 
 #[cfg(feature = "ale")]
 mod emulated;
+#[cfg(feature = "ale")]
+mod view;
 
 use std::borrow::Cow;
 

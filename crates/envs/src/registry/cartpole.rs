@@ -45,11 +45,14 @@ pub(super) fn entry() -> EnvEntry {
         // The dynamics are version 0's and take no options.
         fixed_settings: &[
             ("frame_skip", "1"),
+            ("frame_maximum", "rgb"),
             ("noop_max", "0"),
             ("time_limit_frames", "200"),
             ("sticky_actions", "0"),
             ("action_set", "minimal"),
             ("difficulty_ramping", "true"),
+            ("life_loss_refills", "false"),
+            ("press_fire", "never"),
         ],
         make,
     }

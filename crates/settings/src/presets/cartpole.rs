@@ -30,6 +30,8 @@ macro_rules! preset {
             ("capacity", "1000"),
             ("min_size", "1000"),
             ("random_steps", "1000"),
+            ("initial_priority", "computed"),
+            ("importance_anneal_updates", "0"),
             ("epsilon_decay_steps", "10000"),
             ("replay_bytes", "64MiB"),
             ("frame_codec", "none"),

@@ -1,16 +1,13 @@
-//! Atari as DQN plays it: an action is held for a few frames, and the agent sees the brighter of the last two in gray,
-//! scaled to 84×84.
-//!
-//! The brighter of two, because games draw some sprites only every other frame. Gray first and then the maximum, as
-//! Gymnasium's `AtariPreprocessing` does.
+//! Atari as DQN plays it: an action is held for a few frames, and the agent sees the maximum of the last two in gray, scaled
+//! to 84×84 (`view.rs`).
 
 use ale::{Action, Ale};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
+use super::view::View;
 use super::{SIDE, observation};
-use crate::scale::AreaScaler;
 use crate::{ActionSet, EnvError, EnvOptions, Environment, Image, Spec, StepOutcome, roms, saved};
 
 /// The saved state, without the emulator's.
@@ -62,7 +59,7 @@ impl Atari {
             ended: false,
             observation: vec![0; SIDE * SIDE],
         };
-        let view = View::new(&ale);
+        let view = View::new(&ale, options.frame_maximum);
         let mut atari = Atari { spec, options: options.clone(), actions, ale, state, view };
         atari.reset();
         Ok(atari)
@@ -154,82 +151,5 @@ impl Environment for Atari {
         self.ale.restore_state(&emulator)?;
         self.state = state;
         Ok(())
-    }
-}
-
-/// From the emulator's screens to an observation.
-struct View {
-    width: usize,
-    /// The palette indices of the frame before the last.
-    kept: Vec<u8>,
-    gray: Vec<u8>,
-    scaler: AreaScaler,
-}
-
-impl View {
-    fn new(ale: &Ale) -> View {
-        let (width, height) = (ale.width(), ale.height());
-        let scaler = AreaScaler::new((height, width), (SIDE, SIDE));
-        View { width, kept: vec![0; width * height], gray: vec![0; width * height], scaler }
-    }
-
-    fn keep(&mut self, ale: &Ale) {
-        self.kept.copy_from_slice(ale.screen());
-    }
-
-    /// The screen in gray, maximised with the kept one if `pooled`, and scaled.
-    fn observe(&mut self, ale: &Ale, pooled: bool, out: &mut [u8]) {
-        let new = ale.screen();
-        let old = if pooled { self.kept.as_slice() } else { new };
-        brighter(new, old, self.width, ale.gray_palette(), &mut self.gray);
-        self.scaler.scale(&self.gray, out);
-    }
-}
-
-/// The brighter of two screens, pixel by pixel. Many rows of an Atari screen are like the row above, and most of a frame is
-/// like the frame before; comparing rows is much faster than looking up their pixels.
-fn brighter(new: &[u8], old: &[u8], width: usize, palette: &[u8; 256], gray: &mut [u8]) {
-    let shade = |index: &u8| palette[usize::from(*index)];
-    let mut above: Option<(&[u8], &[u8])> = None;
-    let rows = new.chunks_exact(width).zip(old.chunks_exact(width));
-    for (y, (new, old)) in rows.enumerate() {
-        if above == Some((new, old)) {
-            gray.copy_within((y - 1) * width..y * width, y * width);
-            continue;
-        }
-        above = Some((new, old));
-        let row = &mut gray[y * width..][..width];
-        if new == old {
-            row.iter_mut().zip(new).for_each(|(pixel, new)| *pixel = shade(new));
-        } else {
-            row.iter_mut()
-                .zip(new.iter().zip(old))
-                .for_each(|(pixel, (new, old))| *pixel = shade(new).max(shade(old)));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn brighter_takes_the_maximum_of_each_pixel(
-            rows in prop::collection::vec((prop::sample::select(vec![0u8, 2, 200]), prop::bool::ANY), 1..20),
-            palette in prop::collection::vec(any::<u8>(), 256),
-        ) {
-            // Rows of three kinds, so that repeated rows and rows that differ between the screens are both common.
-            let width = 5;
-            let palette: [u8; 256] = palette.try_into().unwrap();
-            let new: Vec<u8> = rows.iter().flat_map(|(kind, _)| (0..5).map(move |x| kind + x)).collect();
-            let old: Vec<u8> = rows.iter().flat_map(|(kind, same)| (0..5).map(move |x| kind + x * u8::from(*same))).collect();
-            let mut gray = vec![0; new.len()];
-            brighter(&new, &old, width, &palette, &mut gray);
-            for i in 0..new.len() {
-                prop_assert_eq!(gray[i], palette[usize::from(new[i])].max(palette[usize::from(old[i])]));
-            }
-        }
     }
 }

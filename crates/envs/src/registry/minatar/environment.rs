@@ -26,7 +26,13 @@ pub(super) fn entry<R: Rules>() -> EnvEntry {
         frames_per_second: FRAMES_PER_SECOND,
         needs_rom: false,
         saves_state: true,
-        fixed_settings: &[("frame_skip", "1"), ("noop_max", "0")],
+        fixed_settings: &[
+            ("frame_skip", "1"),
+            ("frame_maximum", "rgb"),
+            ("noop_max", "0"),
+            ("life_loss_refills", "false"),
+            ("press_fire", "never"),
+        ],
         make: |_, options, seed| Ok(Box::new(MinAtar::<R>::new(options, seed))),
     }
 }
@@ -135,6 +141,7 @@ mod tests {
     fn options(sticky_actions: f64) -> EnvOptions {
         EnvOptions {
             frame_skip: 1,
+            frame_maximum: crate::FrameMaximum::Rgb,
             sticky_actions,
             noop_max: 0,
             action_set: ActionSet::Minimal,
