@@ -10,6 +10,7 @@ mod adjust;
 mod agent;
 mod certs;
 mod cluster;
+mod compare;
 mod config;
 mod doctor;
 mod games;
@@ -45,6 +46,7 @@ enum Command {
     Evaluate(agent::Evaluate),
     Play(agent::Play),
     Plot(plot::Plot),
+    Compare(compare::Compare),
     Paper(paper::Paper),
     Inspect(inspect::Inspect),
     Adjust(adjust::Adjust),
@@ -65,6 +67,7 @@ Examples:
   quiver evaluate kung_fu_master-ver-seed0 --episodes 30
   quiver play kung_fu_master-ver-seed0 --video game.gif
   quiver plot cartpole-ver-seed0 cartpole-ver-seed1   learning curves of two runs
+  quiver compare runs/cartpole-*                      groups of seeds: intervals, probability of improvement
   quiver inspect cartpole-ver-seed0 --watch           a running replay: contents and blocked callers
   quiver paper all --quick                            the paper's figures, and its claims beside measured values
 
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Command::Evaluate(evaluate) => evaluate.run(),
         Command::Play(play) => play.run(),
         Command::Plot(plot) => plot.run(),
+        Command::Compare(compare) => compare.run(),
         Command::Paper(paper) => paper.run(),
         Command::Inspect(inspect) => inspect.run(),
         Command::Adjust(adjust) => adjust.run(),
