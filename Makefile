@@ -35,8 +35,8 @@ test: setup ## Check format, lints and documentation, then run every test
 	cargo clippy --release --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --release --no-deps --workspace --locked
 	# Crates that only read the environments' registry must build without ALE; in the workspace its feature is on.
-	cargo clippy --release --locked -p quiver-settings -p quiver-run -p quiver-sweep -p quiver-coordinator -p quiver-page -p quiver-plot -p quiver-dashboards -- -D warnings
-	! cargo tree --locked -e normal,build -p quiver-settings -p quiver-run -p quiver-sweep -p quiver-coordinator -p quiver-page -p quiver-plot -p quiver-dashboards | grep -E 'quiver-ale|torch'
+	cargo clippy --release --locked -p quiver-settings -p quiver-run -p quiver-sweep -p quiver-coordinator -p quiver-page -p quiver-plot -p quiver-stats -p quiver-dashboards -- -D warnings
+	! cargo tree --locked -e normal,build -p quiver-settings -p quiver-run -p quiver-sweep -p quiver-coordinator -p quiver-page -p quiver-plot -p quiver-stats -p quiver-dashboards | grep -E 'quiver-ale|torch'
 	# The learner links the live page, which is SVG only: it must not pull in a rasteriser.
 	! cargo tree --locked -e normal -p quiver-page | grep -E 'resvg|tiny-skia'
 	python3 tests/same_weights/run.py --self-test

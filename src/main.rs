@@ -10,6 +10,7 @@ mod adjust;
 mod agent;
 mod certs;
 mod cluster;
+mod compare;
 mod config;
 mod doctor;
 mod games;
@@ -47,6 +48,7 @@ enum Command {
     Play(agent::Play),
     Plot(plot::Plot),
     Sweep(sweep::SweepCommand),
+    Compare(compare::Compare),
     Paper(paper::Paper),
     Inspect(inspect::Inspect),
     Adjust(adjust::Adjust),
@@ -69,6 +71,7 @@ Examples:
   quiver plot cartpole-ver-seed0 cartpole-ver-seed1   learning curves of two runs
   quiver sweep cartpole --seeds 5 --vary strategy=per,ver
                                                       ten runs, to compare two strategies
+  quiver compare runs/cartpole-*                      groups of seeds: intervals, probability of improvement
   quiver inspect cartpole-ver-seed0 --watch           a running replay: contents and blocked callers
   quiver paper all --quick                            the paper's figures, and its claims beside measured values
 
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Evaluate(evaluate) => evaluate.run(),
         Command::Play(play) => play.run(),
         Command::Plot(plot) => plot.run(),
+        Command::Compare(compare) => compare.run(),
         Command::Paper(paper) => paper.run(),
         Command::Inspect(inspect) => inspect.run(),
         Command::Adjust(adjust) => adjust.run(),

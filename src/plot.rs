@@ -18,6 +18,7 @@ use crate::output::print_line;
 use crate::runs;
 use curve::{Recorded, RunCurve};
 use figure::CurveFigure;
+pub use figure::frame_unit;
 
 /// Draw the learning curves of one or more runs, as PNG and SVG
 #[derive(Args)]

@@ -88,7 +88,7 @@ fn styles() -> impl Iterator<Item = (Colour, bool)> {
 }
 
 /// The unit of the axis, and the frames per unit.
-fn frame_unit(frames_max: f64) -> (&'static str, f64) {
+pub fn frame_unit(frames_max: f64) -> (&'static str, f64) {
     match frames_max {
         large if large >= 1e6 => ("frames (millions)", 1e6),
         medium if medium >= 1e4 => ("frames (thousands)", 1e3),

@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod cluster;
+mod compare;
 mod endings;
 mod fakes;
 mod halves;

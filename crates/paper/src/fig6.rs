@@ -19,17 +19,19 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result, bail};
 use run::command::Sweep;
 use settings::units::grouped;
+use stats::atari;
+use stats::improvement::RUNS_MIN;
 use sweep::{LockedSweep, Run, SweepProgress};
 use value::Strategy;
 
 use crate::figure::{Extent, Figure, Verdict};
 use crate::options::Options;
 use gains::{Board, Gain, Measure};
-use reference::{FRAMES, NINE, PAIRS, Reference};
+use reference::{FRAMES, NINE, PAIRS};
 use results::{Point, Scored, finals, pooled};
 
 /// Seeds from which on an interval over seeds is taken as evidence.
-const SEEDS_MIN: u64 = 3;
+const SEEDS_MIN: u64 = RUNS_MIN as u64;
 
 /// Games that a title names; more are counted.
 const GAMES_NAMED_MAX: usize = 3;
@@ -83,14 +85,17 @@ fn draw(options: &Options, sweep: &Sweep, runs: &[Run], scored: &[Scored]) -> Re
     }
     figure.about = about(sweep, runs, scored, frames);
     for (a, b, text) in PAIRS {
-        if let (Some(text), Some(gain)) = (text, gains.iter().find(|gain| is(gain, a, b, Measure::Relative)))
+        let judged: Vec<&Gain> = gains.iter().filter(|gain| is_judged(gain, a, b)).collect();
+        if let Some(text) = text
+            && !judged.is_empty()
         {
             let claim = format!("{a} is better than {b} on average, by {text}% in the paper, at 40M frames");
-            figure.claim(&claim, measured(gain, frames), verdict(gain, frames, sweep));
+            figure.claim(&claim, measured(&judged, frames), verdict(&judged, frames, sweep));
         }
     }
     tables::scores(&mut figure, sweep, scored, frames);
     tables::gains(&mut figure, &gains);
+    tables::improvements(&mut figure, &board, options.seed);
     tables::middles(&mut figure, &board, options.seed);
     figure.picture(
         options,
@@ -162,7 +167,8 @@ fn about(sweep: &Sweep, runs: &[Run], scored: &[Scored], frames: u64) -> String 
         );
     }
     if sweep.seeds < SEEDS_MIN {
-        about += " With fewer than three seeds no interval is evidence.";
+        about +=
+            &format!(" With fewer than {SEEDS_MIN} seeds no interval is evidence, and there is no verdict.");
     }
     about
 }
@@ -180,8 +186,8 @@ fn apart(sweep: &Sweep, scored: &[Scored], game: &str) -> String {
         return String::new();
     }
     let error = least.1.stderr.hypot(most.1.stderr);
-    let random =
-        Reference::of(game).map_or(String::new(), |known| format!(", random play {:.0}", known.random));
+    let random = atari::Reference::of(game)
+        .map_or(String::new(), |known| format!(", random play {:.0}", known.random));
     format!(
         " {}: from {:.0} ({}) to {:.0} ({}), {:.1} standard errors apart{random}.",
         envs::display_name(game),
@@ -193,24 +199,40 @@ fn apart(sweep: &Sweep, scored: &[Scored], game: &str) -> String {
     )
 }
 
-fn is(gain: &Gain, a: Strategy, b: Strategy, measure: Measure) -> bool {
-    gain.a == a && gain.b == b && gain.measure == measure
+/// The paper gives no formula, so its claim is judged by both means.
+fn is_judged(gain: &Gain, a: Strategy, b: Strategy) -> bool {
+    gain.a == a && gain.b == b && matches!(gain.measure, Measure::Relative | Measure::RelativeGeometric)
 }
 
-fn measured(gain: &Gain, frames: u64) -> String {
-    let interval = gain.interval.map_or("one seed, no interval".to_owned(), |(low, high)| {
-        format!("95% of resampled seeds between {low:+.1}% and {high:+.1}%")
-    });
-    format!("{:+.1}% over {} games at {} frames ({interval})", gain.value, gain.games, grouped(frames))
+fn measured(judged: &[&Gain], frames: u64) -> String {
+    let one = |gain: &&Gain| {
+        let interval = gain.interval.map_or("one seed, no interval".to_owned(), |(low, high)| {
+            format!("95% of resampled seeds between {low:+.1}% and {high:+.1}%")
+        });
+        format!(
+            "{:+.1}% over {} games by the {} ({interval})",
+            gain.value,
+            gain.games,
+            gain.measure.formula()
+        )
+    };
+    format!("at {} frames {}", grouped(frames), judged.iter().map(one).collect::<Vec<_>>().join("; "))
 }
 
-/// Open unless it is the paper's experiment with enough seeds, and even then if the interval holds 0.
-fn verdict(gain: &Gain, frames: u64, sweep: &Sweep) -> Verdict {
-    let paper = sweep.preset.as_deref() == Some(departures::PAPER) && frames >= FRAMES;
-    let whole = paper && gain.games == NINE.len() && sweep.seeds >= SEEDS_MIN;
-    match gain.interval {
-        Some((low, _)) if whole && low > 0.0 => Verdict::Holds,
-        Some((_, high)) if whole && high < 0.0 => Verdict::Fails,
+/// Open unless it is the paper's experiment with enough seeds, and even then if an interval holds 0 or the two means differ.
+fn verdict(judged: &[&Gain], frames: u64, sweep: &Sweep) -> Verdict {
+    let preset = sweep.preset.as_deref() == Some(departures::PAPER);
+    if !preset
+        || frames < FRAMES
+        || sweep.seeds < SEEDS_MIN
+        || judged.iter().any(|gain| gain.games < NINE.len())
+    {
+        return Verdict::Open;
+    }
+    let all = |holds: fn((f64, f64)) -> bool| judged.iter().all(|gain| gain.interval.is_some_and(holds));
+    match (all(|(low, _)| low > 0.0), all(|(_, high)| high < 0.0)) {
+        (true, _) => Verdict::Holds,
+        (_, true) => Verdict::Fails,
         _ => Verdict::Open,
     }
 }

@@ -23,8 +23,8 @@ pub struct Layer {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
-    /// (x, mean, error).
-    Curve(Vec<(f64, f64, f64)>),
+    /// Points, each with the ends of its interval.
+    Curve(Vec<(Point, Point)>),
     Reference(Vec<Point>),
     Identity,
     Points(Vec<Point>),
@@ -42,7 +42,16 @@ impl Layer {
 
     /// A curve through (x, mean, error) with a band of mean ± error; with marks while there is room for them.
     pub fn curve(name: impl Into<String>, colour: Colour, points: Vec<(f64, f64, f64)>) -> Self {
-        Self::new(name, colour, Shape::Curve(points))
+        let around = |(x, mean, error): (f64, f64, f64)| (x, mean, mean - error.abs(), mean + error.abs());
+        Self::intervals(name, colour, points.into_iter().map(around).collect())
+    }
+
+    /// A curve through (x, value, low, high) with a band from low to high; a single point has a bar instead. An end that is
+    /// not a number is the value itself.
+    pub fn intervals(name: impl Into<String>, colour: Colour, points: Vec<(f64, f64, f64, f64)>) -> Self {
+        let end = |value: f64, end: f64| if end.is_finite() { end } else { value };
+        let point = |(x, value, low, high)| ((x, value), (end(value, low), end(value, high)));
+        Self::new(name, colour, Shape::Curve(points.into_iter().map(point).collect()))
     }
 
     /// A dashed line behind the curves: a reference or a baseline.
@@ -136,8 +145,8 @@ impl Layer {
         };
         match &self.shape {
             Shape::Curve(points) => {
-                let shown = points.iter().filter(|(_, mean, _)| y_axis.has(*mean));
-                shown.for_each(|(at, mean, error)| take(*at, &[*mean, mean - error, mean + error]));
+                let shown = points.iter().filter(|((_, value), _)| y_axis.has(*value));
+                shown.for_each(|((at, value), (low, high))| take(*at, &[*value, *low, *high]));
             }
             Shape::Reference(points) | Shape::Points(points) => {
                 points.iter().for_each(|(at, value)| take(*at, &[*value]));

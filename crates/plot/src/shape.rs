@@ -80,28 +80,25 @@ pub fn marks(layer: &Layer, frame: &Frame) -> Vec<(Depth, Mark)> {
     }
 }
 
-fn curve(layer: &Layer, points: &[(f64, f64, f64)], frame: &Frame) -> Vec<(Depth, Mark)> {
+fn curve(layer: &Layer, points: &[(Point, Point)], frame: &Frame) -> Vec<(Depth, Mark)> {
     let ink = layer.ink();
-    let shown: Vec<_> = points.iter().filter(|(x, mean, _)| frame.at((*x, *mean)).is_some()).collect();
-    let places = frame.places(shown.iter().map(|(x, mean, _)| (*x, *mean)));
+    let shown: Vec<_> = points.iter().filter(|(point, _)| frame.at(*point).is_some()).collect();
+    let places = frame.places(shown.iter().map(|(point, _)| *point));
     let depth = if layer.is_thin() { Depth::Thin } else { Depth::Line };
     let fine = if frame.area.width() < NARROW { FINER } else { 1.0 };
     let stroke = Stroke { width: fine * layer.stroke().width, ..layer.stroke() };
     let mut marks: Vec<_> = line(&places, stroke, frame).map(|mark| (depth, mark)).collect();
 
-    // An error that is not a number is none.
-    let error = |error: f64| if error.is_finite() { error.abs() } else { 0.0 };
-    let side =
-        |sign: f64| shown.iter().filter_map(move |(x, mean, e)| frame.edge((*x, mean + sign * error(*e))));
-    if let [(x, mean, e)] = shown.as_slice() {
+    let lower = shown.iter().filter_map(|((x, _), (low, _))| frame.edge((*x, *low)));
+    let upper = shown.iter().filter_map(|((x, _), (_, high))| frame.edge((*x, *high)));
+    if shown.len() == 1 {
         // A band of no width is invisible.
-        let bar: Vec<Point> =
-            [-1.0, 1.0].into_iter().filter_map(|s| frame.edge((*x, mean + s * error(*e)))).collect();
+        let bar: Vec<Point> = lower.chain(upper).collect();
         let stroke = Stroke { ink, width: 1.5, dashes: None };
         marks.extend(line(&bar, stroke, frame).map(|mark| (depth, mark)));
-    } else if shown.iter().any(|(_, _, e)| error(*e) > 0.0) {
-        let lower: Vec<Point> = side(-1.0).collect();
-        let band: Vec<Point> = side(1.0).chain(lower.into_iter().rev()).collect();
+    } else if shown.iter().any(|(_, (low, high))| low < high) {
+        let lower: Vec<Point> = lower.collect();
+        let band: Vec<Point> = upper.chain(lower.into_iter().rev()).collect();
         let corners = frame.inside_polygon(&band);
         marks.push((Depth::Band, Mark::Area { corners, ink, opacity: BAND_OPACITY }));
     }

@@ -3,8 +3,9 @@
 use anyhow::Result;
 use run::command::Sweep;
 use settings::units::grouped;
+use stats::atari;
 
-use super::gains::{Board, Gain, Measure, Middle};
+use super::gains::{Board, Gain, Improvement, Measure, Middle};
 use super::reference::{FRAMES, Reference};
 use super::results::{Point, Scored, finals, pooled};
 use crate::figure::Figure;
@@ -18,6 +19,12 @@ pub fn write_gains(options: &Options, board: &Board, gains: &[Gain]) -> Result<(
         let (a, b, measure, paper) = (gain.a, gain.b, gain.measure.name(), number(gain.paper));
         cells![a, b, measure, gain.games, gain.value, number(low), number(high), paper]
     });
+    let improvements = board.improvements(options.seed);
+    let improvements = improvements.iter().map(|one| {
+        let (low, high) = one.interval.unzip();
+        let measure = "probability_of_improvement";
+        cells![one.a, one.b, measure, one.games, one.value, number(low), number(high), ""]
+    });
     let middles = board.middles(options.seed);
     let alone = middles.iter().map(|middle| {
         let (low, high) = middle.interval.unzip();
@@ -25,7 +32,7 @@ pub fn write_gains(options: &Options, board: &Board, gains: &[Gain]) -> Result<(
         cells![middle.strategy, "", "interquartile_mean", games, value, number(low), number(high), ""]
     });
     let header = ["a", "b", "measure", "games", "value", "low", "high", "paper"];
-    options.csv("fig6_gains.csv", &header, pairs.chain(alone)).map(drop)
+    options.csv("fig6_gains.csv", &header, pairs.chain(improvements).chain(alone)).map(drop)
 }
 
 /// Adds the scores at the end beside the paper's.
@@ -44,9 +51,10 @@ pub fn scores(figure: &mut Figure, sweep: &Sweep, scored: &[Scored], frames: u64
             }
         });
         let known = Reference::of(game);
+        let players = atari::Reference::of(game);
         let number = |number: Option<f64>| number.map_or("–".to_owned(), |number| number.to_string());
         let paper = strategies.iter().map(|&strategy| number(known.and_then(|known| known.score(strategy))));
-        let ends = [number(known.map(|known| known.random)), number(known.map(|known| known.human))];
+        let ends = [number(players.map(|known| known.random)), number(players.map(|known| known.human))];
         [envs::display_name(game)].into_iter().chain(ours).chain(paper).chain(ends).collect()
     };
     let caption = format!(
@@ -62,14 +70,9 @@ pub fn scores(figure: &mut Figure, sweep: &Sweep, scored: &[Scored], frames: u64
 pub fn gains(figure: &mut Figure, gains: &[Gain]) {
     let row = |gain: &Gain| {
         let unit = if gain.measure == Measure::HumanNormalised { " points" } else { "%" };
-        let measure = match gain.measure {
-            Measure::Relative => "mean of (a − b)/b, as in the paper",
-            Measure::WithoutLargest => "the same without the largest contributor",
-            Measure::HumanNormalised => "difference of human-normalised scores",
-        };
         cells![
             format!("{} over {}", gain.a, gain.b),
-            measure,
+            gain.measure.formula(),
             gain.games,
             format!("{:+.1}{unit}", gain.value),
             gain.interval.map_or("–".to_owned(), |(low, high)| format!("{low:+.1} to {high:+.1}")),
@@ -77,9 +80,25 @@ pub fn gains(figure: &mut Figure, gains: &[Gain]) {
         ]
     };
     figure.table(
-        "Gains; the interval is the middle 95% over resampled seeds, the paper's are of its scores at 40M frames over the same games",
-        &["pair", "measure", "games", "gain", "interval", "paper"],
+        "Gains, over games, of mean scores a over b; the interval is the middle 95% over resampled seeds. The paper gives no \
+         formula for its gains; the column paper applies each to its scores at 40M frames over the same games",
+        &["pair", "formula", "games", "gain", "interval", "paper"],
         gains.iter().map(row).collect(),
+    );
+}
+
+/// Adds the probabilities of improvement.
+pub fn improvements(figure: &mut Figure, board: &Board, seed: u64) {
+    let row = |one: Improvement| {
+        let interval = one.interval.map_or("–".to_owned(), |(low, high)| format!("{low:.2} to {high:.2}"));
+        let pair = format!("{} over {}", one.a, one.b);
+        cells![pair, one.games, format!("{:.2}", one.value), interval, format!("{:.3}", one.p)]
+    };
+    figure.table(
+        "Probability of improvement: how likely a run with the first strategy scores higher on the same game; p is that of a \
+         permutation test of equal strategies, not adjusted for the number of pairs",
+        &["pair", "games", "probability", "interval", "p"],
+        board.improvements(seed).into_iter().map(row).collect(),
     );
 }
 

@@ -67,25 +67,35 @@ fn a_sweep_is_named_after_what_it_trains() {
 
 #[test]
 fn only_the_papers_own_experiment_can_decide() {
-    let gain = |interval, games| Gain {
+    let gain = |measure, interval, games| Gain {
         a: Strategy::VER,
         b: Strategy::PER,
-        measure: Measure::Relative,
+        measure,
         games,
         value: 5.0,
         interval,
         paper: None,
     };
-    let verdict = |gain: &Gain, frames, seeds, preset: &str| {
-        verdict(gain, frames, &Sweep { seeds, preset: Some(preset.to_owned()), ..sweep(5_000) })
+    let both = |arithmetic, geometric, games, frames, seeds, preset: &str| {
+        let gains =
+            [gain(Measure::Relative, arithmetic, games), gain(Measure::RelativeGeometric, geometric, games)];
+        let sweep = Sweep { seeds, preset: Some(preset.to_owned()), ..sweep(5_000) };
+        verdict(&gains.each_ref(), frames, &sweep)
     };
     let paper =
-        |interval, games, frames, seeds| verdict(&gain(interval, games), frames, seeds, "paper-atari");
-    assert_eq!(paper(Some((1.0, 9.0)), 9, FRAMES, 3), Verdict::Holds);
-    assert_eq!(paper(Some((-9.0, -1.0)), 9, FRAMES, 3), Verdict::Fails);
-    assert_eq!(paper(Some((-1.0, 9.0)), 9, FRAMES, 3), Verdict::Open);
-    assert_eq!(paper(Some((1.0, 9.0)), 2, FRAMES, 3), Verdict::Open);
-    assert_eq!(paper(Some((1.0, 9.0)), 9, 200_000, 3), Verdict::Open);
-    assert_eq!(paper(None, 9, FRAMES, 1), Verdict::Open);
-    assert_eq!(verdict(&gain(Some((1.0, 9.0)), 9), FRAMES, 3, "quick"), Verdict::Open);
+        |interval, games, frames, seeds| both(interval, interval, games, frames, seeds, "paper-atari");
+    assert_eq!(paper(Some((1.0, 9.0)), 9, FRAMES, 5), Verdict::Holds);
+    assert_eq!(paper(Some((-9.0, -1.0)), 9, FRAMES, 5), Verdict::Fails);
+    assert_eq!(paper(Some((-1.0, 9.0)), 9, FRAMES, 5), Verdict::Open);
+    assert_eq!(paper(Some((1.0, 9.0)), 9, FRAMES, 4), Verdict::Open, "too few seeds");
+    assert_eq!(paper(Some((1.0, 9.0)), 2, FRAMES, 5), Verdict::Open);
+    assert_eq!(paper(Some((1.0, 9.0)), 9, 200_000, 5), Verdict::Open);
+    assert_eq!(paper(None, 9, FRAMES, 5), Verdict::Open);
+    let other = Some((1.0, 9.0));
+    assert_eq!(both(other, other, 9, FRAMES, 5, "quick"), Verdict::Open);
+    assert_eq!(
+        both(other, Some((-1.0, 9.0)), 9, FRAMES, 5, "paper-atari"),
+        Verdict::Open,
+        "the means differ"
+    );
 }
