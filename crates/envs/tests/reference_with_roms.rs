@@ -201,7 +201,10 @@ macro_rules! replay {
 
             #[test]
             fn the_maximum_is_that_of_the_colours() {
-                super::the_maximum_is_that_of_the_colours(&fixture());
+                let differ = super::the_maximum_is_that_of_the_colours(&fixture());
+                // In these two games no pixel of random play mixes two colours.
+                let never_mix = ["boxing", "space_invaders"];
+                assert_eq!(differ == 0, never_mix.contains(&stringify!($game)), "{differ} observations differ");
             }
         }
     )*};
