@@ -153,7 +153,7 @@ settings! {
         network: Network = networks::NATURE;
         /// Units of the hidden layer (of each, for mlp).
         hidden_units: usize = 512;
-        /// Split the head into value and advantage.
+        /// Split the last hidden layer and the head into value and advantage, each with hidden_units units (Wang et al. 2016); earlier hidden layers are shared.
         dueling: bool = false;
     }
     "Learning" {
