@@ -49,6 +49,13 @@ choices! {
         /// final + (first − final)·exp(−t / `epsilon_decay_steps`), as the authors' CartPole code does.
         Exponential = "exponential",
     }
+    /// Which log-probabilities the entropies inside an n-step window come from.
+    NStepEntropy "n-step entropy" {
+        /// Those with which the actor chose the actions.
+        Behaviour = "behaviour",
+        /// Those of the policy in the target, clipped.
+        Target = "target",
+    }
     /// The priority of a new transition.
     InitialPriority "initial priority" {
         /// Computed from the network that acted.

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::algorithms::{self, Algorithm};
 use crate::choices::{
-    Device, EpsilonSchedule, EvaluationPolicy, InitialPriority, Loss, RewardClip, SamplesPerInsert,
-    ShardNumbers, TerminationReward,
+    Device, EpsilonSchedule, EvaluationPolicy, InitialPriority, Loss, NStepEntropy, RewardClip,
+    SamplesPerInsert, ShardNumbers, TerminationReward,
 };
 use crate::networks::{self, Network};
 use crate::text::Text;
@@ -177,6 +177,10 @@ settings! {
         batch_size: usize = 32;
         /// Steps of reward before the bootstrap (n of n-step returns); the returns are not corrected for off-policy actions.
         n_step: u32 = 1;
+        /// Entropy of the actions after the first in an n-step soft target, from log-probabilities of: behaviour (stored by the actor) or target (π of the network whose policy the bootstrap values: of the target network, or with double of the online network).
+        n_step_entropy: NStepEntropy = NStepEntropy::Behaviour;
+        /// Lower bound of β·log π(a|s) in those entropies with n_step_entropy = target; 0 leaves only rewards.
+        n_step_entropy_floor: f64 = -1.0;
         /// Double Q-learning: choose the next policy with the online network and evaluate it with the target network.
         double: bool = false;
         /// Bootstrap also after a terminal transition, from the episode's last observation (no terminal mask).

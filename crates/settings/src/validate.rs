@@ -4,7 +4,7 @@ use value::Listed;
 
 use crate::Settings;
 use crate::algorithms;
-use crate::choices::EpsilonSchedule;
+use crate::choices::{EpsilonSchedule, NStepEntropy};
 use crate::networks::{self, NetworkInput};
 use crate::text::Text;
 
@@ -183,6 +183,18 @@ impl Settings {
                  or --algorithm {others}"
             )
         })?;
+        require(algorithm.has_soft_policy || self.n_step_entropy == NStepEntropy::Behaviour, || {
+            let soft = algorithms::AlgorithmEntry::list().iter().filter(|other| other.has_soft_policy);
+            format!(
+                "n_step_entropy target needs a soft policy and is not defined for algorithm {algorithm}: leave it out, or use \
+                 --algorithm {}",
+                either(soft.map(|other| other.name))
+            )
+        })?;
+        let floor = self.n_step_entropy_floor;
+        require(floor.is_finite() && floor <= 0.0, || {
+            format!("n_step_entropy_floor must be a number of at most 0, got {floor}")
+        })?;
         // Check the settings of all algorithms: a NaN can't be sent to an actor, even in an unused setting.
         algorithms::AlgorithmEntry::list().iter().try_for_each(|algorithm| (algorithm.check)(self))
     }
@@ -257,6 +269,9 @@ mod tests {
             ("learning_rate", "NaN"),
             ("termination_reward", "NaN"),
             ("termination_reward", "-inf"),
+            ("n_step_entropy_floor", "0.1"),
+            ("n_step_entropy_floor", "-inf"),
+            ("n_step_entropy_floor", "NaN"),
         ] {
             assert!(refused("pong", key, text).contains(key), "{key} = {text}");
         }
@@ -283,6 +298,23 @@ mod tests {
         let mut minatar = crate::presets::find("minatar").unwrap().settings();
         minatar.difficulty_ramping = false;
         assert_eq!(minatar.validate("minatar_asterix"), Ok(()));
+    }
+
+    #[test]
+    fn entropies_of_the_target_need_a_soft_policy() {
+        let mut settings = Settings { n_step: 3, strategy: value::Strategy::PER, ..Settings::paper() };
+        settings.set("n_step_entropy", "target").unwrap().unwrap();
+        for (algorithm, accepted) in
+            [(algorithms::SOFT_DQN, true), (algorithms::MUNCHAUSEN_DQN, true), (algorithms::DQN, false)]
+        {
+            settings.algorithm = algorithm;
+            let result = settings.validate("pong");
+            assert_eq!(result.is_ok(), accepted, "{algorithm}");
+            if let Err(error) = result {
+                assert!(error.contains("n_step_entropy target needs a soft policy"), "{error}");
+                assert!(error.ends_with("--algorithm soft-dqn or munchausen-dqn"), "{error}");
+            }
+        }
     }
 
     #[test]
