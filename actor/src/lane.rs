@@ -239,7 +239,8 @@ impl Lane {
     fn complete_oldest(&mut self, rules: &Rules, bootstrap: Option<&[f64]>) -> Result<(), LaneError> {
         let saved = &mut self.saved;
         let agent = &*rules.agent;
-        let folded = rules.returns.fold(agent, saved.window.iter().map(|step| step.taken));
+        let steps = saved.window.iter().map(|step| (step.taken, step.q.as_slice()));
+        let folded = rules.returns.fold_valued(agent, steps);
         let first = saved.window.pop_front().expect("the window is not empty");
         let action = usize::from(first.taken.action);
         let td = agent.target(&first.q, action, folded, bootstrap) - first.q[action];

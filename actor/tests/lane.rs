@@ -11,7 +11,7 @@ use replay::{
     Chunk, InitialPriority, LaneKey, NewItem, Step, Store, StoreOptions, Taken, WeightsVersion, testing,
 };
 use settings::Settings;
-use settings::choices::{RewardClip, TerminationReward};
+use settings::choices::{NStepEntropy, RewardClip, TerminationReward};
 
 /// Frame n contains the number n; the script defines the outcome of each step.
 struct Scripted {
@@ -153,11 +153,19 @@ fn expected_priority(settings: &Settings, item: &NewItem, chunks: &[Chunk]) -> f
         _ => f64::from(taken.reward),
     };
     let rewards: Vec<f64> = taken.iter().map(reward).collect();
-    let logs: Vec<f64> = taken.iter().map(|taken| f64::from(taken.log_probability)).collect();
+    let beta = settings.temperature;
+    let log = |(step, taken): (usize, &Taken)| match settings.n_step_entropy {
+        NStepEntropy::Behaviour => f64::from(taken.log_probability),
+        NStepEntropy::Target => {
+            let q = q_of(&[steps[first + step].0]);
+            let floor = settings.n_step_entropy_floor;
+            value::soft::clipped_log_policy(&q, beta, taken.action.into(), floor) / beta
+        }
+    };
+    let logs: Vec<f64> = taken.iter().enumerate().map(log).collect();
     let last = taken[length - 1];
     let ended = (last.terminated || last.life_lost) && !settings.bootstrap_terminal;
     let (q, next) = (q_of(&[steps[first].0]), q_of(&[steps[first + length].0]));
-    let beta = settings.temperature;
     let bootstrap = (!ended).then(|| value::soft::value(&next, beta));
     let target = value::target::n_step_soft(&rewards, &logs, settings.discount, beta, bootstrap);
     let action = usize::from(taken[0].action);
@@ -173,8 +181,14 @@ fn expected_priority(settings: &Settings, item: &NewItem, chunks: &[Chunk]) -> f
 
 #[test]
 fn initial_priorities_are_those_of_the_networks_own_values() {
-    for (n_step, unmasked) in [(1, false), (3, false), (1, true), (3, true)] {
+    let cases = [(1, false), (3, false), (1, true), (3, true)];
+    let entropies = [NStepEntropy::Behaviour, NStepEntropy::Target];
+    for ((n_step, unmasked), n_step_entropy) in
+        entropies.into_iter().flat_map(|entropy| cases.map(|case| (case, entropy)))
+    {
         let mut settings = settings(n_step);
+        settings.n_step_entropy = n_step_entropy;
+        settings.n_step_entropy_floor = -0.04;
         settings.bootstrap_terminal = unmasked;
         settings.termination_reward = TerminationReward(unmasked.then_some(-5.0));
         let script = [

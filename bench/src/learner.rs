@@ -96,6 +96,7 @@ fn batch(size: i64, actions: i64) -> TensorBatch {
         returns: Tensor::randn([size], (Kind::Double, Device::Cpu)),
         discounts: Tensor::full([size], 0.99, (Kind::Double, Device::Cpu)),
         next_states: pictures(),
+        inner: None,
         weights: Some(Tensor::ones([size], (Kind::Double, Device::Cpu))),
         reliabilities: None,
     }

@@ -2,12 +2,63 @@
 
 use std::sync::Arc;
 
-use agents::{Agent, Returns, TensorBatch, network};
+use agents::{Agent, InnerSteps, Returns, TensorBatch, network};
 use replay::Taken;
 use replay::codec::{DecodeError, Decoder};
 use settings::Settings;
 use settings::networks::NetworkInput;
 use tch::{Device, Tensor};
+
+/// The inner steps of the transitions of a batch, padded to the same number for each.
+struct InnerBuffers {
+    /// Inner steps of a full window, n − 1.
+    width: usize,
+    states: Vec<u8>,
+    actions: Vec<i64>,
+    weights: Vec<f64>,
+}
+
+impl InnerBuffers {
+    fn new(width: usize) -> Self {
+        Self { width, states: Vec::new(), actions: Vec::new(), weights: Vec::new() }
+    }
+
+    /// Adds the inner steps of a window. `window` holds its frames; the state of step k begins with frame k.
+    fn add(
+        &mut self,
+        returns: &Returns,
+        window: &[u8],
+        (frame_bytes, state_bytes): (usize, usize),
+        steps: impl Iterator<Item = Taken>,
+    ) {
+        let end = self.actions.len() + self.width;
+        for (index, step) in steps.enumerate().skip(1).take(self.width) {
+            let start = index * frame_bytes;
+            self.states.extend_from_slice(&window[start..start + state_bytes]);
+            self.actions.push(step.action.into());
+            self.weights.push(returns.weight(index));
+        }
+        // A window that ended early has fewer steps; a weight of 0 masks the others.
+        self.actions.resize(end, 0);
+        self.weights.resize(end, 0.0);
+        self.states.resize(end * state_bytes, 0);
+    }
+
+    fn tensors(&self, input: &NetworkInput, device: Device) -> InnerSteps {
+        let shaped = |tensor: Tensor| tensor.view([-1, self.width as i64]).to_device(device);
+        InnerSteps {
+            states: network::states(input, &self.states, self.actions.len(), device),
+            actions: shaped(Tensor::from_slice(&self.actions)),
+            weights: shaped(Tensor::from_slice(&self.weights)),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.states.clear();
+        self.actions.clear();
+        self.weights.clear();
+    }
+}
 
 /// Decodes transitions one by one into reused buffers, and turns them into the tensors of a batch.
 pub struct TransitionDecoder {
@@ -20,6 +71,7 @@ pub struct TransitionDecoder {
     states: Vec<u8>,
     next_states: Vec<u8>,
     actions: Vec<i64>,
+    inner: Option<InnerBuffers>,
     sums: Vec<f64>,
     discounts: Vec<f64>,
     /// One per transition, or empty.
@@ -29,9 +81,11 @@ pub struct TransitionDecoder {
 impl TransitionDecoder {
     /// A decoder for a run's transitions. A decoded frame has `frame_bytes` bytes.
     pub fn new(settings: &Settings, frame_bytes: usize) -> Self {
+        let agent = agents::agent(settings);
         Self {
             decoder: Decoder::new(settings.frame_codec),
-            agent: agents::agent(settings),
+            inner: agent.uses_inner_steps().then(|| InnerBuffers::new(settings.n_step as usize - 1)),
+            agent,
             returns: Returns::new(settings),
             frame_bytes,
             stack: settings.frame_stack,
@@ -54,12 +108,15 @@ impl TransitionDecoder {
         steps: impl Iterator<Item = Taken> + Clone,
     ) -> Result<(), DecodeError> {
         let (size, stack, length) = (self.frame_bytes, self.stack, steps.clone().count());
-        // The window holds the frames of the first state and then one for each step, so that both states are slices of
+        // The window holds the frames of the first state and then one for each step, so that all states are slices of
         // it.
         self.window.resize((stack + length) * size, 0);
         self.decoder.decode_item(frames, lead, length, stack, size, &mut self.window)?;
         self.states.extend_from_slice(&self.window[..stack * size]);
         self.next_states.extend_from_slice(&self.window[length * size..]);
+        if let Some(inner) = &mut self.inner {
+            inner.add(&self.returns, &self.window, (size, stack * size), steps.clone());
+        }
         let action = steps.clone().next().map_or(0, |step| step.action);
         let folded = self.returns.fold(&*self.agent, steps);
         self.actions.push(action.into());
@@ -82,6 +139,7 @@ impl TransitionDecoder {
             returns: Tensor::from_slice(&self.sums).to_device(device),
             discounts: Tensor::from_slice(&self.discounts).to_device(device),
             next_states: network::states(input, &self.next_states, count, device),
+            inner: self.inner.as_ref().map(|inner| inner.tensors(input, device)),
             weights: weights.map(|weights| Tensor::from_slice(weights).to_device(device)),
             reliabilities: (self.reliabilities.len() == count && count > 0)
                 .then(|| self.reliabilities.clone()),
@@ -94,6 +152,7 @@ impl TransitionDecoder {
     pub fn clear(&mut self) {
         self.states.clear();
         self.next_states.clear();
+        self.inner.iter_mut().for_each(InnerBuffers::clear);
         self.actions.clear();
         self.sums.clear();
         self.discounts.clear();

@@ -3,7 +3,8 @@
 
 use std::io;
 
-use anyhow::Result;
+use agents::parameters::WeightsError;
+use anyhow::{Result, anyhow};
 use coordinator::control::ShardCount;
 use rand_chacha::ChaCha8Rng;
 use run::checkpoint::{Checkpoint, CheckpointWriter};
@@ -80,8 +81,21 @@ pub fn restore(learner: &mut Learner, checkpoint: &Checkpoint) -> Result<RunStat
     let [weights, target, optimizer] = [WEIGHTS, TARGET, OPTIMIZER].map(|name| checkpoint.read(name));
     learner
         .restore((state.updates, episodes), [&weights?, &target?, &optimizer?])
-        .map_err(|error| checkpoint.invalid(error))?;
+        .map_err(|error| weights_error(checkpoint, error))?;
     Ok(state)
+}
+
+/// The error for weights that a network can't load. Those of another network are intact: deleting them is no remedy.
+pub fn weights_error(checkpoint: &Checkpoint, error: WeightsError) -> anyhow::Error {
+    match error {
+        WeightsError::Mismatch(_) => {
+            anyhow!(
+                "checkpoint {} does not fit the settings of its run: {error}",
+                checkpoint.path().display()
+            )
+        }
+        WeightsError::Format(_) | WeightsError::NotFinite(_) => checkpoint.invalid(error).into(),
+    }
 }
 
 /// The counters of a checkpoint, of a cluster or of lockstep.

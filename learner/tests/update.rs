@@ -6,9 +6,9 @@ use learner::{Learner, TransitionDecoder};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use replay::testing::{LaneBuilder, NOOP, one_step};
-use replay::{LaneKey, Store, Taken};
+use replay::{InitialPriority, LaneKey, NewItem, Store, Taken};
 use settings::Settings;
-use settings::choices::{RewardClip, TerminationReward};
+use settings::choices::{NStepEntropy, RewardClip, TerminationReward};
 use tch::{Device, Kind, Tensor};
 
 fn settings() -> Settings {
@@ -113,6 +113,109 @@ fn without_a_terminal_mask_a_terminal_transition_bootstraps_from_the_last_observ
         assert_eq!(([next[2 * row], next[2 * row + 1]], returns[row]), expected);
     }
     assert!(returns.contains(&-5.0) && returns.contains(&1.0));
+}
+
+/// An episode of frames 1 to 5 with windows of three steps, as an actor sends it: those at its end are shorter.
+fn episode(settings: &Settings, end: Taken) -> Store {
+    let mut store = Store::new(coordinator::store_options(settings, &spec()), 0).unwrap();
+    let key = LaneKey { actor: 0, incarnation: 0, lane: 0 };
+    let mut lane = LaneBuilder::packed(key, settings.frame_codec, spec().observation.bytes());
+    for number in 1..=4u16 {
+        let taken = Taken { action: number % 2, reward: 1.0, log_probability: -0.5, ..NOOP };
+        let taken = if number == 4 { Taken { action: 0, ..end } } else { taken };
+        lane.push(&f32::from(number).to_le_bytes(), Some(taken));
+    }
+    lane.push(&5f32.to_le_bytes(), None);
+    let item = |(first, length)| NewItem {
+        first,
+        length,
+        priority: InitialPriority::Of(value::priority::Priority::try_new(1.0).unwrap()),
+        table: 0,
+    };
+    store.insert(&lane.chunk([(0, 3), (1, 3), (2, 2), (3, 1)].map(item))).unwrap();
+    store
+}
+
+fn batch_of(settings: &Settings, store: &mut Store, learner: &Learner) -> TensorBatch {
+    let mut decoder = TransitionDecoder::new(settings, spec().observation.bytes());
+    for draw in store.sample(0, 64, true, &mut ChaCha8Rng::seed_from_u64(9)).unwrap() {
+        let item = store.item(0, draw.key).unwrap();
+        decoder.add(item.lead(), item.frames(), item.steps()).unwrap();
+    }
+    let online = learner.online();
+    decoder.finish(&online.architecture().input, online.device(), None)
+}
+
+#[test]
+fn a_batch_holds_the_inner_steps_of_its_windows_and_masks_those_after_an_end() {
+    let mut settings = settings();
+    settings.n_step = 3;
+    let learner = learner(&settings);
+    let ends = [Taken { terminated: true, ..NOOP }, Taken { truncated: true, ..NOOP }];
+    for end in ends.map(|end| Taken { reward: 1.0, log_probability: -0.5, ..end }) {
+        settings.n_step_entropy = NStepEntropy::Behaviour;
+        let plain = batch_of(&settings, &mut episode(&settings, end), &learner);
+        assert!(plain.inner.is_none(), "the states are not decoded without need");
+        settings.n_step_entropy = NStepEntropy::Target;
+        let batch = batch_of(&settings, &mut episode(&settings, end), &learner);
+        let inner = batch.inner.unwrap();
+        let (first, states) = (numbers(&batch.states), numbers(&inner.states));
+        let (weights, actions) = (numbers(&inner.weights), numbers(&inner.actions));
+        let (returns, discounts) = (numbers(&batch.returns), numbers(&batch.discounts));
+        let (gamma, mut seen) = (settings.discount, [false; 5]);
+        for row in 0..64 {
+            let number = first[2 * row + 1];
+            seen[number as usize] = true;
+            // Frames of the two inner states, their actions and weights; zeros where the window has ended.
+            let expected = match number as usize {
+                1 => ([1.0, 2.0, 2.0, 3.0], [0.0, 1.0], [gamma, gamma * gamma]),
+                2 => ([2.0, 3.0, 3.0, 4.0], [1.0, 0.0], [gamma, gamma * gamma]),
+                3 => ([3.0, 4.0, 0.0, 0.0], [0.0, 0.0], [gamma, 0.0]),
+                _ => ([0.0; 4], [0.0; 2], [0.0; 2]),
+            };
+            assert_eq!(states[4 * row..][..4], expected.0, "row of state {number}");
+            assert_eq!(actions[2 * row..][..2], expected.1, "row of state {number}");
+            let is = &weights[2 * row..][..2];
+            assert!(is.iter().zip(expected.2).all(|(is, w)| (is - w).abs() < 1e-15), "{is:?}");
+            let length = (5.0 - number).min(3.0) as i32;
+            let rewards: f64 = (0..length).map(|k| gamma.powi(k)).sum();
+            assert!((returns[row] - rewards).abs() < 1e-12, "no entropy of the behaviour");
+            let ended = end.terminated && number > 1.0;
+            assert!((discounts[row] - if ended { 0.0 } else { gamma.powi(length) }).abs() < 1e-12);
+        }
+        assert_eq!(seen, [false, true, true, true, true]);
+    }
+}
+
+#[test]
+fn the_entropies_of_inner_steps_are_those_of_the_target_network_or_with_double_of_the_online_network() {
+    let mut settings = settings();
+    (settings.n_step, settings.n_step_entropy) = (3, NStepEntropy::Target);
+    (settings.temperature, settings.learning_rate) = (0.5, 1e-2);
+    let end = Taken { reward: 1.0, terminated: true, ..NOOP };
+    for double in [false, true] {
+        settings.double = double;
+        let mut learner = learner(&settings);
+        // The target network is older than the online network by three updates.
+        let first = batch_of(&settings, &mut episode(&settings, end), &learner);
+        (0..3).for_each(|_| drop(learner.update(&first, 0.0).unwrap()));
+        let batch = batch_of(&settings, &mut episode(&settings, end), &learner);
+        let targets = numbers(&learner.evaluate_loss(&batch).targets);
+        let rewards = numbers(&batch.returns);
+        let states = numbers(&batch.states);
+        let network = if double { learner.online() } else { learner.target() };
+        // The window that begins in state 3 has one inner step, in state (3, 4), and no bootstrap.
+        let state: Vec<u8> = [3f32, 4.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+        let q = learner.agent().q_rows(network, &state, 1);
+        let entropy = -value::soft::clipped_log_policy(&q, 0.5, 0, settings.n_step_entropy_floor);
+        let row = (0..64).find(|row| states[2 * row + 1] == 3.0).unwrap();
+        let expected = rewards[row] + settings.discount * entropy;
+        assert!((targets[row] - expected).abs() < 1e-6, "{double}: {} and {expected}", targets[row]);
+        let other = if double { learner.target() } else { learner.online() };
+        let other = learner.agent().q_rows(other, &state, 1);
+        let other = -value::soft::clipped_log_policy(&other, 0.5, 0, settings.n_step_entropy_floor);
+        assert!((entropy - other).abs() > 1e-4, "the networks differ");
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ from renames import Dialect
 
 # Parameters bottom up; safetensors sorts them by name. See crates/agents/src/architecture.rs, and adam.rs for the
 # optimizer.
-LAYERS = ("conv0", "conv1", "conv2", "hidden0", "hidden", "advantage", "value")
+LAYERS = ("conv0", "conv1", "conv2", "hidden0", "hidden", "advantage", "value_hidden", "value")
 TENSORS = [f"{layer}.{part}" for layer in LAYERS for part in ("weight", "bias")] + ["first", "second", "step"]
 WEIGHTS = "weights.safetensors"
 FILES = (WEIGHTS, "target.safetensors", "optimiser.safetensors")

@@ -56,10 +56,10 @@ class Dialect:
 def dialect_of(commit: str, root: Path, renames: dict[str, dict[str, str]] | None = None) -> Dialect:
     """The dialect of the build of `commit`."""
     table = RENAMES if renames is None else renames
-    return Dialect(names for key, names in table.items() if not _contains(commit, key, root))
+    return Dialect(names for key, names in table.items() if not contains(commit, key, root))
 
 
-def _contains(commit: str, key: str, root: Path) -> bool:
+def contains(commit: str, key: str, root: Path) -> bool:
     """Whether the history of `commit` has the commit `key`, a hash or a subject."""
     if " " in key:
         return key in git(root, "log", "--format=%s", commit).stdout.splitlines()

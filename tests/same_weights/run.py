@@ -16,7 +16,7 @@ from pathlib import Path
 
 import self_test
 from outcome import Outcome, RunError, first_difference, numbered_checkpoints, read_outcome
-from renames import Dialect, dialect_of, git
+from renames import Dialect, contains, dialect_of, git
 
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "target/same-weights"
@@ -54,6 +54,8 @@ class Case:
     settings: dict[str, object] = field(default_factory=dict)
     is_killed: bool = False
     """Kill the run after its first checkpoint, resume it, and also compare it with a run that was not killed."""
+    since: str = ""
+    """Subject of the commit that last changed what this case learns; it is left out if BASE is older."""
 
     def flags(self) -> list[str]:
         always = {"preset": self.preset, "lockstep": "true", "device": "cpu", "torch_threads": 1, "baselines": "false"}
@@ -64,7 +66,8 @@ class Case:
 CASES = [
     *(Case(f"cartpole-{name}", "cartpole", "cartpole", {"strategy": name}) for name in ("uniform", "per", "ver", "reaper")),
     Case("cartpole-dqn-per", "cartpole", "cartpole", {"algorithm": "dqn", "strategy": "per"}),
-    Case("cartpole-dqn-dueling", "cartpole", "cartpole", {"algorithm": "dqn", "strategy": "per", "dueling": "true"}),
+    Case("cartpole-dqn-dueling", "cartpole", "cartpole", {"algorithm": "dqn", "strategy": "per", "dueling": "true"},
+         since="Give dueling's streams their own hidden layers"),
     Case("cartpole-ver-authors", "cartpole", "cartpole", {"strategy": "ver", **AUTHORS}),
     # At the checkpoint of frame 1,500 the replay has evicted transitions and the target network has been copied.
     Case("cartpole-killed", "cartpole", "cartpole", {"strategy": "ver", "frames": 4_000}, is_killed=True),
@@ -115,6 +118,16 @@ def check_out(base: str) -> str:
         git(ROOT, "worktree", "add", "--force", "--detach", str(WORKTREE), commit)
     git(WORKTREE, "checkout", "--force", "--detach", commit)
     return commit
+
+
+def comparable(cases: list[Case], commit: str) -> list[Case]:
+    """The cases that learn the same in BASE; reports the others."""
+    older = [case for case in cases if case.since and not contains(commit, case.since, ROOT)]
+    for case in older:
+        report(f"leaving out {case.name}: BASE is older than '{case.since}'")
+    if len(older) == len(cases):
+        raise SystemExit("error: no case is left: give BASE a newer commit, or --only another case")
+    return [case for case in cases if case not in older]
 
 
 def build(commit: str, dialect: Dialect) -> Path:
@@ -282,6 +295,7 @@ def main() -> int:
         except BlockingIOError:
             raise SystemExit("error: another same-weights check is in progress: wait for its end") from None
         commit = check_out(options.base)
+        cases = comparable(cases, commit)
         dialect = dialect_of(commit, ROOT)
         base = Build("base", build(commit, dialect), dialect)
         check_binaries(base)

@@ -47,11 +47,23 @@ pub trait Agent: fmt::Debug + Send + Sync {
         0.0
     }
 
+    /// Whether the targets depend on the inner steps of an n-step window, those after its first. Only then are their
+    /// states decoded: [`TensorBatch::inner`].
+    fn uses_inner_steps(&self) -> bool {
+        false
+    }
+
+    /// Extra reward of an inner step's action, not yet multiplied by γᵏ, from the Q-values of its state. [`Agent::targets`]
+    /// computes the same from [`TensorBatch::inner`].
+    fn inner_bonus(&self, _q: &[f64], _action: usize) -> f64 {
+        0.0
+    }
+
     /// V(s) of a state to bootstrap from.
     fn value(&self, q: &[f64]) -> f64;
 
-    /// TD target of Q(s,a) computed with a single network, used for a transition's initial priority. `next_q` is `None`
-    /// after a terminal step.
+    /// TD target of Q(s,a) computed with a single network, used for a transition's initial priority. `folded` contains
+    /// the bonuses of all steps ([`crate::Returns::fold_valued`]). `next_q` is `None` after a terminal step.
     fn target(&self, _q: &[f64], _action: usize, folded: Folded, next_q: Option<&[f64]>) -> f64 {
         folded.sum + folded.discount * next_q.map_or(0.0, |q| self.value(q))
     }
@@ -151,10 +163,24 @@ pub struct TensorBatch {
     pub discounts: Tensor,
     /// States after the n-step window.
     pub next_states: Tensor,
+    /// The steps between, if the agent uses them ([`Agent::uses_inner_steps`]) and windows have more than one step.
+    pub inner: Option<InnerSteps>,
     /// Importance weights, f64; `None` for all ones.
     pub weights: Option<Tensor>,
     /// What the shards reported of each transition, if the strategy asked for it.
     pub reliabilities: Option<Vec<f64>>,
+}
+
+/// The inner steps of a batch's windows: steps 1 to n − 1 of each, which have `n − 1` columns per row.
+#[derive(Debug)]
+pub struct InnerSteps {
+    /// Their states, as [`QNetwork::states`] makes them: all of the first row, then all of the second. Zeros where a window
+    /// ended earlier.
+    pub states: Tensor,
+    /// The actions taken in them, i64; row by row.
+    pub actions: Tensor,
+    /// γᵏ, and 0 where a window ended earlier, which masks the step; f64, row by row.
+    pub weights: Tensor,
 }
 
 impl TensorBatch {

@@ -27,7 +27,7 @@ pub struct Head {
     pub actions: i64,
     /// Outputs for each action.
     pub outputs_per_action: i64,
-    /// Whether the head is split into value and advantage (Wang et al. 2016).
+    /// Whether the last hidden layer and the head are split into value and advantage (Wang et al. 2016).
     pub dueling: bool,
 }
 
@@ -77,16 +77,19 @@ impl Architecture {
                 channels * height * width
             }
         };
-        let last = self.network.hidden_layers - 1;
-        for index in 0..=last {
-            let name = if index == last { "hidden".into() } else { format!("hidden{index}") };
-            layer(name, vec![self.hidden, features]);
+        for index in 0..self.network.hidden_layers - 1 {
+            layer(format!("hidden{index}"), vec![self.hidden, features]);
             features = self.hidden;
         }
         let Head { actions, outputs_per_action, dueling } = self.head;
-        layer("advantage".into(), vec![actions * outputs_per_action, features]);
-        if dueling {
-            layer("value".into(), vec![outputs_per_action, features]);
+        // Wang et al. split after the convolutions. Of several hidden layers the two streams share all but the last.
+        let streams = [
+            ("hidden", "advantage", actions * outputs_per_action),
+            ("value_hidden", "value", outputs_per_action),
+        ];
+        for (hidden, output, outputs) in streams.into_iter().take(if dueling { 2 } else { 1 }) {
+            layer(hidden.into(), vec![self.hidden, features]);
+            layer(output.into(), vec![outputs, self.hidden]);
         }
         Ok(specs)
     }
@@ -116,6 +119,20 @@ mod tests {
         // 2015: 8,224 + 32,832 + 36,928 + 1,606,144 + 3,078; 2013: 4,112 + 8,224 + 663,808 + 1,542.
         assert_eq!(count(&atari(NATURE, 512)), 1_687_206);
         assert_eq!(count(&atari(SMALL, 256)), 677_686);
+    }
+
+    #[test]
+    fn a_dueling_head_adds_a_hidden_layer_and_an_output_of_the_value() {
+        let added = |input, network, hidden, outputs_per_action| {
+            let head = |dueling| Head { actions: 6, outputs_per_action, dueling };
+            let of = |dueling| count(&Architecture { input, network, hidden, head: head(dueling) });
+            of(true) - of(false)
+        };
+        let pixels = NetworkInput::Image { channels: 4, height: 84, width: 84 };
+        // The value's hidden layer and its output: 1,606,144 + 513.
+        assert_eq!(added(pixels, NATURE, 512, 1), 1_606_657);
+        // Of the two hidden layers only the last is doubled: 64·64 + 64, and 3 outputs of 64 + 1.
+        assert_eq!(added(NetworkInput::Vector(4), MLP, 64, 3), 4_160 + 195);
     }
 
     #[test]

@@ -29,7 +29,7 @@ use settings::Settings;
 use settings::algorithms::{self, Algorithm};
 
 pub use adam::Adam;
-pub use agent::{Agent, Networks, Pass, TdLearning, TensorBatch};
+pub use agent::{Agent, InnerSteps, Networks, Pass, TdLearning, TensorBatch};
 pub use architecture::{Architecture, Head};
 pub use behaviour::{Behaviour, Chosen, sample};
 pub use network::QNetwork;

@@ -3,8 +3,14 @@
 //!
 //! As in the paper the agent acts ε-greedily; the soft policy is in the targets. α and l₀ are the paper's. Departures: β is the
 //! preset's `temperature` (the paper has 0.03), a stochastic evaluation plays the final ε of training, and loss and optimizer
-//! are the run's. Two cases that the paper leaves open: a window of n steps sums rewards alone and has the bonus of its first
-//! action, and `double` takes the next policy from the online network, as soft DQN does.
+//! are the run's. Two cases that the paper leaves open: a window of n steps, and `double`, which takes the next policy from the
+//! online network, as soft DQN does.
+//!
+//! A window has the bonus of its first action. What its inner steps add to their rewards is a setting. With `n_step_entropy =
+//! behaviour` it is nothing, because the paper's soft policy does not act. With `target` it is α·clip(β·log π, l₀, 0) −
+//! clip(β·log π, floor, 0), π being the policy of the bootstrap: the reward of Munchausen and the entropy that joins Q(s,a) to
+//! V(s). At the fixed point of the one-step target this is unbiased for every behaviour policy if no clip of the second kind
+//! acts; with α = 1 and l₀ = floor the two cancel.
 
 use settings::Settings;
 use tch::{Kind, Tensor};
@@ -22,6 +28,8 @@ struct MunchausenDqn {
     /// l₀.
     floor: f64,
     epsilon_final: f64,
+    /// The clip of the inner steps' entropies, if they are part of the target.
+    inner_floor: Option<f64>,
 }
 
 pub(crate) fn make(settings: &Settings) -> Box<dyn Agent> {
@@ -31,6 +39,7 @@ pub(crate) fn make(settings: &Settings) -> Box<dyn Agent> {
         scale: settings.munchausen_scale,
         floor: settings.munchausen_floor,
         epsilon_final: settings.epsilon_final,
+        inner_floor: soft::inner_floor(settings),
     })
 }
 
@@ -57,22 +66,40 @@ impl Agent for MunchausenDqn {
         soft::entropy(q, self.temperature)
     }
 
+    fn uses_inner_steps(&self) -> bool {
+        self.inner_floor.is_some()
+    }
+
+    fn inner_bonus(&self, q: &[f64], action: usize) -> f64 {
+        let clipped = |floor| value::soft::clipped_log_policy(q, self.temperature, action, floor);
+        self.inner_floor.map_or(0.0, |floor| self.scale * clipped(self.floor) - clipped(floor))
+    }
+
     fn value(&self, q: &[f64]) -> f64 {
         value::soft::value(q, self.temperature)
     }
 
     fn target(&self, q: &[f64], action: usize, folded: Folded, next_q: Option<&[f64]>) -> f64 {
-        let log_policy = self.temperature * value::soft::log_probability(q, self.temperature, action);
+        let log_policy = value::soft::clipped_log_policy(q, self.temperature, action, self.floor);
         let next = next_q.map_or(0.0, |q| self.value(q));
-        folded.sum + self.scale * log_policy.clamp(self.floor, 0.0) + folded.discount * next
+        folded.sum + self.scale * log_policy + folded.discount * next
     }
 
     fn targets(&self, networks: Networks<'_>, batch: &TensorBatch) -> Tensor {
         let q = self.q_values(networks.target.forward(&batch.states));
         let log_policy = batch.taken(&soft::log_policy(&q, self.temperature)).to_kind(Kind::Double);
-        let bonus = (log_policy * self.temperature).clamp(self.floor, 0.0) * self.scale;
+        let bonus = soft::clipped(&log_policy, self.temperature, self.floor) * self.scale;
         let next = soft::next_value(self, networks, batch, self.temperature);
-        &batch.returns + bonus + &batch.discounts * next
+        let targets = &batch.returns + bonus + &batch.discounts * next;
+        let Some(floor) = self.inner_floor else { return targets };
+        let inner = |log_policy: Tensor| {
+            let clipped = |floor| soft::clipped(&log_policy, self.temperature, floor);
+            clipped(self.floor) * self.scale - clipped(floor)
+        };
+        match soft::inner_bonuses(self, networks, batch, self.temperature, inner) {
+            Some(bonuses) => targets + bonuses,
+            None => targets,
+        }
     }
 }
 

@@ -77,18 +77,24 @@ impl QNetwork {
         }
         // The convolutions' output stays alive to the end: freeing it here makes glibc return the top of its heap to the system
         // and fault it in again at the next layer, which cost the small network 13 to 30% of its updates.
-        let mut hidden = x.flatten(1, -1);
-        for _ in 0..network.hidden_layers {
+        let mut features = x.flatten(1, -1);
+        let mut linear = |x: &Tensor| {
             let (weight, bias) = layer();
-            hidden = hidden.linear(weight, Some(bias)).relu_();
+            x.linear(weight, Some(bias))
+        };
+        for _ in 1..network.hidden_layers {
+            features = linear(&features).relu_();
         }
-        let (weight, bias) = layer();
-        let advantage = hidden.linear(weight, Some(bias));
+        // The last hidden layer belongs to the head: with `dueling` each of its two streams has its own.
+        let mut stream = || {
+            let hidden = linear(&features).relu_();
+            linear(&hidden)
+        };
+        let advantage = stream();
         if !head.dueling {
             return advantage;
         }
-        let (weight, bias) = layer();
-        dueling(head, &hidden.linear(weight, Some(bias)), &advantage)
+        dueling(head, &stream(), &advantage)
     }
 }
 
@@ -172,17 +178,53 @@ mod tests {
         }
     }
 
+    /// The network with these parameters set to 0.
+    fn without(network: &QNetwork, names: &[&str]) -> QNetwork {
+        let changed = network.duplicate();
+        let specs = network.architecture().parameters().unwrap();
+        let found =
+            specs.iter().zip(changed.parameters().leaves()).filter(|(s, _)| names.contains(&&*s.name));
+        let zeroed: Vec<_> = tch::no_grad(|| found.map(|(_, leaf)| leaf.shallow_clone().zero_()).collect());
+        assert_eq!(zeroed.len(), names.len());
+        changed
+    }
+
+    /// A vector of four numbers.
+    fn state() -> Vec<u8> {
+        [0.1f32, -0.2, 0.3, 0.4].iter().flat_map(|x| x.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn the_streams_of_a_dueling_head_have_hidden_layers_of_their_own() {
+        for (input, trunk) in [(PIXELS, SMALL), (NetworkInput::Vector(4), MLP)] {
+            let network = network(input, trunk, true);
+            let state = if trunk == MLP { state() } else { bytes(input.bytes()) };
+            let advantages = |q: &[f64]| -> Vec<f64> { q.iter().map(|value| value - q[0]).collect() };
+            let mean = |q: &[f64]| q.iter().sum::<f64>() / q.len() as f64;
+            let same = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-6);
+            let full = q_values(&network, &state, 1);
+            // Without the hidden layer of its stream, the value is its bias and the advantages stay.
+            let value_off = without(&network, &["value_hidden.weight", "value_hidden.bias"]);
+            let q = q_values(&value_off, &state, 1);
+            assert!(
+                same(&advantages(&q), &advantages(&full)) && (mean(&q) - mean(&full)).abs() > 1e-4,
+                "{trunk}"
+            );
+            let advantage_off = without(&network, &["hidden.weight", "hidden.bias"]);
+            let q = q_values(&advantage_off, &state, 1);
+            assert!(
+                !same(&advantages(&q), &advantages(&full)) && (mean(&q) - mean(&full)).abs() < 1e-6,
+                "{trunk}"
+            );
+        }
+    }
+
     #[test]
     fn a_dueling_head_adds_value_to_centred_advantages() {
         let network = network(NetworkInput::Vector(4), MLP, true);
-        let zeroed = network.duplicate();
-        tch::no_grad(|| {
-            // Without advantages, every action is worth the state's value.
-            let mut leaves = zeroed.parameters().leaves().iter().skip(4);
-            let _ = leaves.next().unwrap().shallow_clone().zero_();
-            let _ = leaves.next().unwrap().shallow_clone().zero_();
-        });
-        let state: Vec<u8> = [0.1f32, -0.2, 0.3, 0.4].iter().flat_map(|x| x.to_le_bytes()).collect();
+        // Without advantages, every action is worth the state's value.
+        let zeroed = without(&network, &["advantage.weight", "advantage.bias"]);
+        let state = state();
         let q = q_values(&zeroed, &state, 1);
         assert!(q.iter().all(|value| (value - q[0]).abs() < 1e-7) && q[0] != 0.0);
         let full = q_values(&network, &state, 1);
@@ -215,6 +257,27 @@ mod tests {
         other.load(&file).unwrap();
         assert_eq!(q_values(&other, &state, 1), q_values(&source, &state, 1));
         assert_eq!(other.parameters().to_safetensors(), file);
+    }
+
+    #[test]
+    fn weights_of_another_network_are_refused_by_the_names_of_their_tensors() {
+        let (mut plain, mut dueling) =
+            (network(NetworkInput::Vector(4), MLP, false), network(NetworkInput::Vector(4), MLP, true));
+        let refused = |network: &mut QNetwork, file: &[u8]| network.load(file).unwrap_err().to_string();
+        let file = plain.parameters().to_safetensors();
+        let names = "value_hidden.weight, value_hidden.bias, value.weight, value.bias";
+        let error = refused(&mut dueling, &file);
+        assert_eq!(error, format!("weights are for another network: missing {names}"));
+        let error = refused(&mut plain, &dueling.parameters().to_safetensors());
+        assert!(error.starts_with("weights are for another network: unexpected value"), "{error}");
+
+        // Before the two streams were separated, a dueling network had one hidden layer for both.
+        let mut specs = dueling.architecture().parameters().unwrap();
+        specs.retain(|spec| !spec.name.starts_with("value_hidden"));
+        let former = Parameters::of_zeros(specs, Device::Cpu).to_safetensors();
+        let error = refused(&mut dueling, &former);
+        assert!(error.contains("missing value_hidden.weight, value_hidden.bias: "), "{error}");
+        assert!(error.contains("a dueling network of an older quiver"), "{error}");
     }
 
     #[test]

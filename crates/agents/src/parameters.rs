@@ -59,6 +59,13 @@ impl Parameters {
         Self { specs, flat, leaves }
     }
 
+    /// Parameters of these shapes, all 0, for files of other networks.
+    #[cfg(test)]
+    pub(crate) fn of_zeros(specs: Vec<ParameterSpec>, device: Device) -> Self {
+        let count: i64 = specs.iter().map(|spec| spec.shape.iter().product::<i64>()).sum();
+        Self::from_values(specs, &vec![0.0; count as usize], device)
+    }
+
     /// All values in one row; changing them changes the network.
     pub fn flat(&self) -> &Tensor {
         &self.flat
@@ -114,10 +121,7 @@ impl Parameters {
     pub fn load_safetensors(&mut self, bytes: &[u8]) -> Result<(), WeightsError> {
         let file =
             SafeTensors::deserialize(bytes).map_err(|error| WeightsError::Format(error.to_string()))?;
-        if file.len() != self.specs.len() {
-            let counts = format!("{} tensors instead of {}", file.len(), self.specs.len());
-            return Err(WeightsError::Mismatch(counts));
-        }
+        self.check_names(&file)?;
         let mut values = Vec::with_capacity(self.flat.numel());
         for spec in &self.specs {
             let tensor =
@@ -135,6 +139,31 @@ impl Parameters {
         }
         tch::no_grad(|| self.flat.copy_(&Tensor::from_slice(&values)));
         Ok(())
+    }
+
+    /// Checks that the file has exactly this network's tensors.
+    fn check_names(&self, file: &SafeTensors<'_>) -> Result<(), WeightsError> {
+        let has = |name: &str| file.tensor(name).is_ok();
+        let missing: Vec<_> = self.specs.iter().map(|spec| &*spec.name).filter(|name| !has(name)).collect();
+        let own = |name: &&str| self.specs.iter().any(|spec| spec.name == **name);
+        let unexpected: Vec<_> = file.names().into_iter().filter(|name| !own(name)).collect();
+        if missing.is_empty() && unexpected.is_empty() {
+            return Ok(());
+        }
+        let former = has("value.weight") && missing.iter().all(|name| name.starts_with("value_hidden."));
+        let mut problems = Vec::new();
+        if !missing.is_empty() {
+            problems.push(format!("missing {}", missing.join(", ")));
+        }
+        if !unexpected.is_empty() {
+            problems.push(format!("unexpected {}", unexpected.join(", ")));
+        }
+        let mut problem = problems.join("; ");
+        if former && !missing.is_empty() {
+            problem += ": this is a dueling network of an older quiver, whose value and advantage shared one hidden layer; \
+                        train a new run, or use the version that wrote it";
+        }
+        Err(WeightsError::Mismatch(problem))
     }
 
     /// A tensor of zeros laid out like [`Parameters::flat`].

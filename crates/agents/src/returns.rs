@@ -76,12 +76,34 @@ impl Returns {
         }
         Folded { sum, discount: if bootstraps { weight } else { 0.0 } }
     }
+
+    /// Folds a window of which the Q-values of each step's state are known, and adds [`Agent::inner_bonus`] of its inner
+    /// steps. The learner adds that with tensors instead.
+    pub fn fold_valued<'a>(
+        &self,
+        agent: &dyn Agent,
+        steps: impl Iterator<Item = (Taken, &'a [f64])> + Clone,
+    ) -> Folded {
+        let mut folded = self.fold(agent, steps.clone().map(|(taken, _)| taken));
+        if agent.uses_inner_steps() {
+            let bonus = |(index, (taken, q)): (usize, (Taken, &[f64]))| {
+                self.weight(index) * agent.inner_bonus(q, taken.action.into())
+            };
+            folded.sum += steps.enumerate().skip(1).map(bonus).sum::<f64>();
+        }
+        folded
+    }
+
+    /// γᵏ, the weight of step `index` of a window.
+    pub fn weight(&self, index: usize) -> f64 {
+        self.discount.powi(index as i32)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use settings::choices::TerminationReward;
+    use settings::choices::{NStepEntropy, TerminationReward};
 
     fn step(reward: f32, log_probability: f32) -> Taken {
         Taken { reward, log_probability, ..replay::testing::NOOP }
@@ -108,6 +130,35 @@ mod tests {
         let hard = fold(&settings(|settings| settings.algorithm = settings::algorithms::DQN));
         let expected = value::target::n_step(&rewards, 0.99, Some(3.0));
         assert!((hard.sum + hard.discount * 3.0 - expected).abs() < 1e-12);
+    }
+
+    #[test]
+    fn folding_with_values_replaces_the_behaviours_log_probabilities_by_clipped_ones_of_the_policy() {
+        let steps = [step(1.0, -0.5), step(-1.0, -1.5), step(0.0, -0.25)];
+        let q = [[0.0, 0.1], [0.0, 0.02], [0.0, 10.0]];
+        let valued = steps.iter().zip(&q).map(|(taken, q)| (*taken, q.as_slice()));
+        let fold = |settings: &Settings| {
+            Returns::new(settings).fold_valued(&*crate::agent(settings), valued.clone())
+        };
+        let target = settings(|settings| {
+            (settings.n_step, settings.n_step_entropy) = (3, NStepEntropy::Target);
+        });
+        // Action 0 of the third state has β·log π of about −10, which the clip raises to −1.
+        let log_policy = value::soft::log_probability(&q[1], 0.05, 0);
+        let logs = [f64::NAN, log_policy, -1.0 / 0.05];
+        let expected = value::target::n_step_soft(&[1.0, -1.0, 0.0], &logs, 0.99, 0.05, None);
+        assert!((fold(&target).sum - expected).abs() < 1e-12);
+        let behaviour = settings(|settings| settings.n_step = 3);
+        assert_eq!(fold(&behaviour), Returns::new(&behaviour).fold(&*crate::agent(&behaviour), steps));
+        // Munchausen adds its own reward to the entropy; with α = 1 and the same clip they cancel.
+        let munchausen = |scale| Settings {
+            algorithm: settings::algorithms::MUNCHAUSEN_DQN,
+            munchausen_scale: scale,
+            ..target.clone()
+        };
+        let rewards = value::target::n_step(&[1.0, -1.0, 0.0], 0.99, None);
+        assert!((fold(&munchausen(1.0)).sum - rewards).abs() < 1e-12);
+        assert!((fold(&munchausen(0.0)).sum - expected).abs() < 1e-12);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! Q comes out of the network as f32; a row has a handful of actions, so computing in f64 costs nothing beside the
 //! convolutions and keeps small temperatures exact. Every log-sum-exp is libtorch's, which shifts by the maximum.
 
+use settings::Settings;
+use settings::choices::NStepEntropy;
 use tch::{Kind, Tensor};
 
 use crate::agent::{Agent, Networks, TensorBatch};
@@ -24,10 +26,40 @@ pub fn double_value(online: &Tensor, target: &Tensor, temperature: f64) -> Tenso
     (log_policy.exp() * inner).sum_dim_intlist([1].as_slice(), false, Kind::Double)
 }
 
+/// The clip of the inner steps' entropies, if windows have inner steps and their entropies are those of the policy in the
+/// target.
+pub(crate) fn inner_floor(settings: &Settings) -> Option<f64> {
+    let is_target = settings.n_step_entropy == NStepEntropy::Target;
+    (is_target && settings.n_step > 1).then_some(settings.n_step_entropy_floor)
+}
+
+/// max(floor, min(0, x)) of β·log π, as `value::soft::clipped_log_policy` has it.
+pub(crate) fn clipped(log_policy: &Tensor, temperature: f64, floor: f64) -> Tensor {
+    (log_policy * temperature).clamp(floor, 0.0)
+}
+
 /// Entropy of the policy in nats, one per row.
 pub fn entropy(q: &Tensor, temperature: f64) -> Tensor {
     let log_policy = log_policy(q, temperature);
     -(log_policy.exp() * log_policy).sum_dim_intlist([1].as_slice(), false, Kind::Double)
+}
+
+/// Σ γᵏ·`bonus`(log π(a_k|s_k)) over the inner steps of each window, one per row; `None` without inner steps.
+///
+/// π is the policy that [`next_value`] values: of the target network, or with `double` of the online network.
+pub(crate) fn inner_bonuses(
+    agent: &dyn Agent,
+    Networks { online, target }: Networks<'_>,
+    batch: &TensorBatch,
+    temperature: f64,
+    bonus: impl FnOnce(Tensor) -> Tensor,
+) -> Option<Tensor> {
+    let inner = batch.inner.as_ref()?;
+    let network = if agent.learning().double { online } else { target };
+    let q = agent.q_values(network.forward(&inner.states));
+    let log_policy = log_policy(&q, temperature).gather(1, &inner.actions.view([-1, 1]), false);
+    let bonuses = bonus(log_policy).view_as(&inner.weights) * &inner.weights;
+    Some(bonuses.sum_dim_intlist([1].as_slice(), false, Kind::Double))
 }
 
 /// V(s′) of the target network, or with `double` by the online network's policy.

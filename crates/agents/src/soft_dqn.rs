@@ -10,10 +10,16 @@ use crate::soft;
 struct SoftDqn {
     learning: TdLearning,
     temperature: f64,
+    /// The clip of the inner steps' entropies, if they are those of the policy in the target.
+    inner_floor: Option<f64>,
 }
 
 pub(crate) fn make(settings: &Settings) -> Box<dyn Agent> {
-    Box::new(SoftDqn { learning: TdLearning::new(settings), temperature: settings.temperature })
+    Box::new(SoftDqn {
+        learning: TdLearning::new(settings),
+        temperature: settings.temperature,
+        inner_floor: soft::inner_floor(settings),
+    })
 }
 
 impl Agent for SoftDqn {
@@ -33,9 +39,22 @@ impl Agent for SoftDqn {
         soft::entropy(q, self.temperature)
     }
 
-    /// −β·γᵏ·log π(a_k|s_k) for k ≥ 1. The first action is given, so that its entropy is not part of Q(s,a).
+    /// −β·γᵏ·log μ(a_k|s_k) for k ≥ 1. The first action is given, so that its entropy is not part of Q(s,a).
     fn bonus(&self, index: usize, weight: f64, log_probability: f64) -> f64 {
-        if index == 0 { 0.0 } else { -(weight * self.temperature * log_probability) }
+        if index == 0 || self.inner_floor.is_some() {
+            return 0.0;
+        }
+        -(weight * self.temperature * log_probability)
+    }
+
+    fn uses_inner_steps(&self) -> bool {
+        self.inner_floor.is_some()
+    }
+
+    /// −clip(β·log π(a|s)): V(s) = Q(s,a) − β·log π(a|s) holds for every action, so no matter which policy chose it.
+    fn inner_bonus(&self, q: &[f64], action: usize) -> f64 {
+        self.inner_floor
+            .map_or(0.0, |floor| -value::soft::clipped_log_policy(q, self.temperature, action, floor))
     }
 
     fn value(&self, q: &[f64]) -> f64 {
@@ -44,6 +63,12 @@ impl Agent for SoftDqn {
 
     fn targets(&self, networks: Networks<'_>, batch: &TensorBatch) -> Tensor {
         let value = soft::next_value(self, networks, batch, self.temperature);
-        &batch.returns + &batch.discounts * value
+        let targets = &batch.returns + &batch.discounts * value;
+        let Some(floor) = self.inner_floor else { return targets };
+        let entropy = |log_policy: Tensor| -soft::clipped(&log_policy, self.temperature, floor);
+        match soft::inner_bonuses(self, networks, batch, self.temperature, entropy) {
+            Some(entropies) => targets + entropies,
+            None => targets,
+        }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use agents::{Agent, Architecture, Folded, Head, Networks, QNetwork, TensorBatch};
+use agents::{Agent, Architecture, Folded, Head, InnerSteps, Networks, QNetwork, TensorBatch};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use settings::Settings;
 use settings::algorithms::{self, Algorithm};
-use settings::choices::Loss;
+use settings::choices::{Loss, NStepEntropy};
 use settings::networks::{MLP, NetworkInput};
 use tch::{Device, Kind, Tensor};
 use value::strategy::{self, Strategy};
@@ -15,6 +15,8 @@ use value::{Listed, Rho};
 
 const COUNT: usize = 24;
 const ACTIONS: usize = 5;
+/// Inner steps of a window of three steps.
+const INNER: usize = 2;
 
 struct Setting {
     online: QNetwork,
@@ -29,6 +31,23 @@ struct Setting {
     target_q: Vec<f64>,
     next_online: Vec<f64>,
     next_target: Vec<f64>,
+    inner: Inner,
+}
+
+/// Inner steps, row by row; a weight of 0 is a step after the window's end.
+struct Inner {
+    actions: Vec<i64>,
+    weights: Vec<f64>,
+    online: Vec<f64>,
+    target: Vec<f64>,
+}
+
+impl Setting {
+    /// Of one row: action, weight, and the Q-values of the state of each inner step, by one of the networks.
+    fn inner<'a>(&'a self, q: &'a [f64], index: usize) -> impl Iterator<Item = (usize, f64, &'a [f64])> {
+        let steps = index * INNER..(index + 1) * INNER;
+        steps.map(|step| (self.inner.actions[step] as usize, self.inner.weights[step], row(q, step)))
+    }
 }
 
 fn setting(agent: &dyn Agent, seed: u64) -> Setting {
@@ -49,12 +68,24 @@ fn setting(agent: &dyn Agent, seed: u64) -> Setting {
     let returns: Vec<f64> = (0..COUNT).map(|_| rng.random_range(-2.0..2.0)).collect();
     let discounts: Vec<f64> = (0..COUNT).map(|i| if i % 5 == 0 { 0.0 } else { 0.97 }).collect();
     let weights: Vec<f64> = (0..COUNT).map(|_| rng.random_range(0.1..1.0)).collect();
+    let inner_states: Vec<u8> =
+        (0..COUNT * INNER * 6).flat_map(|_| rng.random_range(-3f32..3.0).to_le_bytes()).collect();
+    let inner_actions: Vec<i64> = (0..COUNT * INNER).map(|_| rng.random_range(0..ACTIONS as i64)).collect();
+    // Some windows end after two steps, some after one.
+    let weight = |i: usize, step: usize| if i % 4 < 2 - step { 0.0 } else { [0.97, 0.97 * 0.97][step] };
+    let inner_weights: Vec<f64> = (0..COUNT * INNER).map(|i| weight(i / INNER, i % INNER)).collect();
+    let columns = |tensor: Tensor| tensor.view([COUNT as i64, INNER as i64]);
     let batch = TensorBatch {
         states: online.states(&states, COUNT),
         actions: Tensor::from_slice(&actions),
         returns: Tensor::from_slice(&returns),
         discounts: Tensor::from_slice(&discounts),
         next_states: online.states(&next_states, COUNT),
+        inner: agent.uses_inner_steps().then(|| InnerSteps {
+            states: online.states(&inner_states, COUNT * INNER),
+            actions: columns(Tensor::from_slice(&inner_actions)),
+            weights: columns(Tensor::from_slice(&inner_weights)),
+        }),
         weights: Some(Tensor::from_slice(&weights)),
         reliabilities: None,
     };
@@ -62,6 +93,12 @@ fn setting(agent: &dyn Agent, seed: u64) -> Setting {
     let target_q = agent.q_rows(&target, &states, COUNT);
     let next_online = agent.q_rows(&online, &next_states, COUNT);
     let next_target = agent.q_rows(&target, &next_states, COUNT);
+    let inner = Inner {
+        actions: inner_actions,
+        weights: inner_weights,
+        online: agent.q_rows(&online, &inner_states, COUNT * INNER),
+        target: agent.q_rows(&target, &inner_states, COUNT * INNER),
+    };
     Setting {
         online,
         target,
@@ -74,6 +111,7 @@ fn setting(agent: &dyn Agent, seed: u64) -> Setting {
         target_q,
         next_online,
         next_target,
+        inner,
     }
 }
 
@@ -100,6 +138,23 @@ fn next_value(settings: &Settings, online: &[f64], target: &[f64]) -> f64 {
     }
 }
 
+/// What the inner steps of a row add to its target by the formulas of `value`.
+fn inner_bonuses(settings: &Settings, s: &Setting, index: usize) -> f64 {
+    if settings.n_step_entropy == NStepEntropy::Behaviour || settings.n_step == 1 {
+        return 0.0;
+    }
+    let q = if settings.double { &s.inner.online } else { &s.inner.target };
+    let bonus = |(action, weight, q): (usize, f64, &[f64])| {
+        let clipped = |floor| value::soft::clipped_log_policy(q, settings.temperature, action, floor);
+        let entropy = -clipped(settings.n_step_entropy_floor);
+        match settings.algorithm == algorithms::MUNCHAUSEN_DQN {
+            true => weight * (0.9 * clipped(-1.0) + entropy),
+            false => weight * entropy,
+        }
+    };
+    s.inner(q, index).map(bonus).sum()
+}
+
 fn check(settings: &Settings, seed: u64) {
     let agent = agents::agent(settings);
     let s = setting(&*agent, seed);
@@ -115,7 +170,8 @@ fn check(settings: &Settings, seed: u64) {
         } else {
             0.0
         };
-        let td = s.returns[i] + bonus + s.discounts[i] * next - q[action];
+        let inner = inner_bonuses(settings, &s, i);
+        let td = s.returns[i] + bonus + inner + s.discounts[i] * next - q[action];
         assert!(close(td_errors[i], td), "{agent:?}: TD {} and {td}", td_errors[i]);
         let experience = strategy::PriorityInputs {
             q,
@@ -158,19 +214,42 @@ fn loss_td_errors_and_priorities_agree_with_value() {
     }
 }
 
+#[test]
+fn targets_with_the_entropies_of_the_policy_in_the_target_agree_with_value() {
+    for algorithm in [algorithms::SOFT_DQN, algorithms::MUNCHAUSEN_DQN] {
+        for (seed, temperature) in [1e-3, 0.05, 0.5, 10.0, 1e3].into_iter().enumerate() {
+            for (double, n_step_entropy_floor) in [(false, -1.0), (true, -1.0), (false, -30.0), (true, 0.0)] {
+                let n_step_entropy = NStepEntropy::Target;
+                let paper = Settings { algorithm, temperature, double, ..Settings::paper() };
+                for n_step in [1, 3] {
+                    let settings = Settings { n_step, n_step_entropy, n_step_entropy_floor, ..paper.clone() };
+                    check(&settings, seed as u64);
+                }
+            }
+        }
+    }
+}
+
 /// What holds for every agent in the list, also for those that `value` knows nothing of.
 #[test]
 fn both_routes_of_every_agent_give_the_same_targets() {
     for &algorithm in algorithms::AlgorithmEntry::list() {
         let cases = [(0.03, false), (0.03, true), (0.5, false), (10.0, true)];
-        for (seed, (temperature, double)) in cases.into_iter().enumerate() {
-            let agent = agents::agent(&Settings { algorithm, temperature, double, ..Settings::paper() });
+        let entropies = [NStepEntropy::Behaviour, NStepEntropy::Target];
+        let entropies =
+            entropies.into_iter().filter(|&of| algorithm.has_soft_policy || of == NStepEntropy::Behaviour);
+        let cases = entropies.flat_map(|n_step_entropy| cases.map(|(t, double)| (t, double, n_step_entropy)));
+        for (seed, (temperature, double, n_step_entropy)) in cases.enumerate() {
+            let paper = Settings { n_step: 3, ..Settings::paper() };
+            let agent = agents::agent(&Settings { algorithm, temperature, double, n_step_entropy, ..paper });
             let s = setting(&*agent, seed as u64);
             // The f64 route has one network for everything: the one that acts.
             let networks = Networks { online: &s.online, target: &s.online };
             let targets = numbers(&agent.targets(networks, &s.batch));
             for (i, got) in targets.into_iter().enumerate() {
-                let folded = Folded { sum: s.returns[i], discount: s.discounts[i] };
+                let inner = s.inner(&s.inner.online, i);
+                let inner: f64 = inner.map(|(action, weight, q)| weight * agent.inner_bonus(q, action)).sum();
+                let folded = Folded { sum: s.returns[i] + inner, discount: s.discounts[i] };
                 let next = row(&s.next_online, i);
                 let target = agent.target(row(&s.q, i), s.actions[i] as usize, folded, Some(next));
                 assert!(close(got, target), "{agent:?}: {got} and {target}");
@@ -279,6 +358,6 @@ fn an_agent_may_read_its_values_from_several_outputs_per_action() {
             assert!(close(target, s.returns[i] + s.discounts[i] * next));
         }
         assert_eq!(agent.priorities(&pass, &s.batch).len(), COUNT);
-        assert_eq!(s.online.parameters().gradient(&pass.loss).len(), if seed == 3 { 8 } else { 6 });
+        assert_eq!(s.online.parameters().gradient(&pass.loss).len(), if seed == 3 { 10 } else { 6 });
     }
 }

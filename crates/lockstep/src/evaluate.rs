@@ -67,7 +67,9 @@ impl LoadedAgent {
         let architecture = Architecture::new(settings, &*algorithm, &spec)?;
         // The random weights are replaced at once; `random` only builds the layers.
         let mut network = QNetwork::random(architecture, device, &mut rng)?;
-        network.load(&checkpoint.read(checkpoint::WEIGHTS)?).map_err(|error| checkpoint.invalid(error))?;
+        network
+            .load(&checkpoint.read(checkpoint::WEIGHTS)?)
+            .map_err(|error| checkpoint::weights_error(&checkpoint, error))?;
         let name = checkpoint.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let policy = agent.policy.unwrap_or(settings.evaluation_policy);
         let state = checkpoint::read_state(&checkpoint)?;

@@ -58,6 +58,13 @@ choices! {
         /// When a game starts and, in training, after a lost life and one step of no-op.
         Lives = "lives",
     }
+    /// Which log-probabilities the entropies inside an n-step window come from.
+    NStepEntropy "n-step entropy" {
+        /// Those with which the actor chose the actions.
+        Behaviour = "behaviour",
+        /// Those of the policy in the target, clipped.
+        Target = "target",
+    }
     /// The priority of a new transition.
     InitialPriority "initial priority" {
         /// Computed from the network that acted.

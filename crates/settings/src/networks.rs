@@ -61,7 +61,7 @@ pub struct NetworkEntry {
     pub accepts: Accepts,
     /// Its convolutions, bottom up, without padding.
     pub convolutions: &'static [Convolution],
-    /// Fully connected layers of `hidden_units` after the convolutions; at least one.
+    /// Fully connected layers of `hidden_units` after the convolutions; at least one. With `dueling` the last one exists twice.
     pub hidden_layers: usize,
 }
 

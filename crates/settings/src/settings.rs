@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::algorithms::{self, Algorithm};
 use crate::choices::{
-    Device, EpsilonSchedule, EvaluationPolicy, InitialPriority, Loss, PressFire, RewardClip,
+    Device, EpsilonSchedule, EvaluationPolicy, InitialPriority, Loss, NStepEntropy, PressFire, RewardClip,
     SamplesPerInsert, ShardNumbers, TerminationReward,
 };
 use crate::networks::{self, Network};
@@ -160,7 +160,7 @@ settings! {
         network: Network = networks::NATURE;
         /// Units of the hidden layer (of each, for mlp).
         hidden_units: usize = 512;
-        /// Split the head into value and advantage.
+        /// Split the last hidden layer and the head into value and advantage, each with hidden_units units (Wang et al. 2016); earlier hidden layers are shared.
         dueling: bool = false;
     }
     "Learning" {
@@ -184,6 +184,10 @@ settings! {
         batch_size: usize = 32;
         /// Steps of reward before the bootstrap (n of n-step returns); the returns are not corrected for off-policy actions.
         n_step: u32 = 1;
+        /// Entropy of the actions after the first in an n-step soft target, from log-probabilities of: behaviour (stored by the actor) or target (π of the network whose policy the bootstrap values: of the target network, or with double of the online network).
+        n_step_entropy: NStepEntropy = NStepEntropy::Behaviour;
+        /// Lower bound of β·log π(a|s) in those entropies with n_step_entropy = target; 0 leaves only rewards.
+        n_step_entropy_floor: f64 = -1.0;
         /// Double Q-learning: choose the next policy with the online network and evaluate it with the target network.
         double: bool = false;
         /// Bootstrap also after a terminal transition, from the episode's last observation (no terminal mask).

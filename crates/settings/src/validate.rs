@@ -4,7 +4,7 @@ use value::Listed;
 
 use crate::Settings;
 use crate::algorithms;
-use crate::choices::{EpsilonSchedule, PressFire};
+use crate::choices::{EpsilonSchedule, NStepEntropy, PressFire};
 use crate::networks::{self, NetworkInput};
 use crate::text::Text;
 
@@ -199,6 +199,18 @@ impl Settings {
                  or --algorithm {others}"
             )
         })?;
+        require(algorithm.has_soft_policy || self.n_step_entropy == NStepEntropy::Behaviour, || {
+            let soft = algorithms::AlgorithmEntry::list().iter().filter(|other| other.has_soft_policy);
+            format!(
+                "n_step_entropy target needs a soft policy and is not defined for algorithm {algorithm}: leave it out, or use \
+                 --algorithm {}",
+                either(soft.map(|other| other.name))
+            )
+        })?;
+        let floor = self.n_step_entropy_floor;
+        require(floor.is_finite() && floor <= 0.0, || {
+            format!("n_step_entropy_floor must be a number of at most 0, got {floor}")
+        })?;
         // Check the settings of all algorithms: a NaN can't be sent to an actor, even in an unused setting.
         algorithms::AlgorithmEntry::list().iter().try_for_each(|algorithm| (algorithm.check)(self))
     }
@@ -273,6 +285,9 @@ mod tests {
             ("learning_rate", "NaN"),
             ("termination_reward", "NaN"),
             ("termination_reward", "-inf"),
+            ("n_step_entropy_floor", "0.1"),
+            ("n_step_entropy_floor", "-inf"),
+            ("n_step_entropy_floor", "NaN"),
         ] {
             assert!(refused("pong", key, text).contains(key), "{key} = {text}");
         }
@@ -327,6 +342,23 @@ mod tests {
                 settings.set(key, text).unwrap().unwrap();
                 let error = settings.validate(game).unwrap_err();
                 assert!(error.contains(key) && error.contains("leave it out"), "{game}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn entropies_of_the_target_need_a_soft_policy() {
+        let mut settings = Settings { n_step: 3, strategy: value::Strategy::PER, ..Settings::paper() };
+        settings.set("n_step_entropy", "target").unwrap().unwrap();
+        for (algorithm, accepted) in
+            [(algorithms::SOFT_DQN, true), (algorithms::MUNCHAUSEN_DQN, true), (algorithms::DQN, false)]
+        {
+            settings.algorithm = algorithm;
+            let result = settings.validate("pong");
+            assert_eq!(result.is_ok(), accepted, "{algorithm}");
+            if let Err(error) = result {
+                assert!(error.contains("n_step_entropy target needs a soft policy"), "{error}");
+                assert!(error.ends_with("--algorithm soft-dqn or munchausen-dqn"), "{error}");
             }
         }
     }

@@ -36,6 +36,14 @@ pub fn log_probability(q: &[f64], temperature: f64, action: usize) -> f64 {
     Odds::new(q, action, 0.0, temperature).log_probability_old()
 }
 
+/// β·log π(a|s), at least `floor`: log π has no lower bound, and a target that contains it needs one.
+///
+/// Without the clip it is Q(s,a) − V(s).
+pub fn clipped_log_policy(q: &[f64], temperature: f64, action: usize, floor: f64) -> f64 {
+    debug_assert!(floor <= 0.0, "log-probabilities are not positive");
+    (temperature * log_probability(q, temperature, action)).clamp(floor, 0.0)
+}
+
 /// π(a|s), accurate also where it is tiny.
 pub fn probability(q: &[f64], temperature: f64, action: usize) -> f64 {
     Odds::new(q, action, 0.0, temperature).probability_old()
@@ -185,6 +193,11 @@ mod tests {
                 h -= p * p.ln();
             }
             prop_assert!((h - entropy(&q, temperature)).abs() < 1e-12);
+            for action in 0..q.len() {
+                let clipped = clipped_log_policy(&q, temperature, action, f64::NEG_INFINITY);
+                prop_assert!((clipped - (q[action] - v)).abs() < 1e-11);
+                prop_assert_eq!(clipped_log_policy(&q, temperature, action, -0.5), clipped.max(-0.5));
+            }
             // The value as the paper has it: E[Q] and the entropy's price.
             let mean = expectation(&q, temperature, &q);
             prop_assert!((v - (mean + temperature * h)).abs() < 1e-12 * (1.0 + v.abs()));

@@ -73,6 +73,22 @@ fn a_stopped_run_prints_the_resume_command_and_ends_the_same() {
     assert_eq!(final_weights(&stopped), expected);
 }
 
+/// The inner states of n-step windows are decoded from the restored replay.
+#[test]
+fn a_killed_run_with_the_entropies_of_the_target_ends_with_the_same_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    let (straight, killed) = (folder.path().join("straight"), folder.path().join("killed"));
+    let settings = with(("n_step_entropy", "target"));
+    let expected = train(&straight, &settings);
+    let mut child = command(&order(&killed, "cartpole", &settings, false)).spawn().unwrap();
+    wait_for_checkpoint(&killed, 2_500, &mut child);
+    child.kill().unwrap(); // SIGKILL
+    child.wait().unwrap();
+    succeed(&order(&killed, "cartpole", &settings, true));
+    assert_eq!(final_weights(&killed), expected);
+    assert_ne!(train(&folder.path().join("behaviour"), &SETTINGS), expected);
+}
+
 /// The settings of the notebooks keep a count of episodes and bootstrap from last observations.
 #[test]
 fn a_killed_run_with_the_notebooks_settings_ends_with_the_same_weights() {
