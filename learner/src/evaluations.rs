@@ -1,7 +1,7 @@
 //! Evaluation requests in flight, and the matching of reports to them.
 //!
-//! An evaluator plays the newest request; older ones that no evaluator started are superseded, which is logged. The weights of a request
-//! are kept until its scores arrive, because they may turn out to be the best so far.
+//! An evaluator plays the newest request; older ones that no evaluator started are superseded, which is logged. The
+//! weights of a request are kept until its scores arrive, because they may turn out to be the best so far.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

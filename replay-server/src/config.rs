@@ -69,7 +69,7 @@ pub struct Args {
     /// The largest store that the learner may configure, files included, such as 8GiB; connections and replies need more
     /// [default: 80% of the memory of the machine or container; no limit with --data-dir, as files need not fit into
     /// memory]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true)]
     pub memory_limit: Option<MemorySize>,
 
     /// Exit with code 0 when the learner reports the end of the run. For containers that start and stop together

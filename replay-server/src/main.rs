@@ -1,6 +1,5 @@
 //! One replay shard as a process: parse the flags, start logging, serve health, open the store, serve, stop.
-//! `service.rs` has the RPCs, `shard.rs`
-//! the decisions, the crate `replay` the data structure.
+//! `service.rs` has the RPCs, `shard.rs` the decisions, the crate `replay` the data structure.
 #![forbid(unsafe_code)]
 
 use clap::Parser;
