@@ -226,6 +226,18 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_reaches_from_low_to_high_around_no_middle() {
+        let points = vec![(1.0, 2.0, 1.0, 6.0), (11.0, 3.0, f64::NAN, 3.0)];
+        let marks = marks(&Layer::intervals("", Colour::Blue, points), &linear());
+        let band = marks.iter().find_map(|(_, mark)| match mark {
+            Mark::Area { corners, .. } => Some(corners),
+            _ => None,
+        });
+        let expected = [(0.0, 50.0), (100.0, 80.0), (0.0, 100.0)];
+        assert!(expected.iter().all(|corner| band.unwrap().contains(corner)), "{band:?}");
+    }
+
+    #[test]
     fn marks_are_left_out_where_there_is_no_room() {
         let points = (1..11).map(|x| (f64::from(x), 5.0, 0.0)).collect();
         let marks = marks(&Layer::curve("", Colour::Blue, points), &linear());
