@@ -16,8 +16,8 @@ use crate::processes;
 
 /// Change settings of an active run: samples_per_insert, min_size, capacity, priority_exponent, without_shards
 ///
-/// The learner checks all changes first and refuses any that would stall the run. Changes are saved in the run directory
-/// and survive `--resume`.
+/// The learner checks all changes first. It refuses a min_size that the remaining shards cannot hold, and a list of
+/// without_shards that leaves no shard to write to. Changes are saved in the run directory and survive `--resume`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Adjust {

@@ -56,7 +56,8 @@ impl Worker {
         let count = shards.len();
         let excluded = excluded(shards);
         let present: Vec<usize> = (0..count).filter(|shard| !excluded.contains(shard)).collect();
-        // Assign shards round-robin over the lanes of all actors, so that every shard gets its share.
+        // Assign shards round-robin over the lanes of all actors. With gaps in the indices of actors, or fewer lanes than
+        // shards, a shard may get none.
         let shard_of: Vec<usize> = (0..lane_count)
             .map(|lane| present[(joined.index as usize * lane_count + lane) % present.len()])
             .collect();
