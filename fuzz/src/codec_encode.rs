@@ -27,7 +27,7 @@ pub fn run(data: &[u8]) {
         match count {
             0 => encoder.restart(),
             count => {
-                frame[at..(at + count).min(size)].iter_mut().for_each(|old| *old = old.wrapping_add(byte))
+                frame[at..(at + count).min(size)].iter_mut().for_each(|old| *old = old.wrapping_add(byte));
             }
         }
         let mut packed = Vec::new();

@@ -49,7 +49,7 @@ pub fn run(data: &[u8]) {
     let mut marks = file(MARKS * MARK);
     let when = |flag: u8, seal: &mut dyn FnMut()| {
         if sealed & flag != 0 {
-            seal()
+            seal();
         }
     };
     when(SEAL_RING, &mut || seal::ring(&mut ring, SALT));

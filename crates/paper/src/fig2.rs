@@ -3,6 +3,7 @@
 //! Theorem 1 says that |EVB|, |PIV| and |EIV| are at most α·|TD|; and |EIV| is α·|TD| if the action was greedy and 0 if
 //! not, since the old policy then does not take it. Both are true of every tabular update by construction, so that checking
 //! them on transitions checks arithmetic: ours. What is measured is how the learner ends, and how tight the bound is.
+#![allow(clippy::disallowed_methods, reason = "the report states how long the figure took")]
 
 use std::time::Instant;
 

@@ -5,6 +5,7 @@
 //! the paper's section 5. The theorems hold for any number in that place, so their verdicts are checks of arithmetic. The
 //! effect of the gradient step on the same states is a different question, which no theorem answers ([`real`]): how often and
 //! by how much it leaves the bounds is measured by learning rate.
+#![allow(clippy::disallowed_methods, reason = "the report states how long the figure took")]
 
 mod examiner;
 mod groups;

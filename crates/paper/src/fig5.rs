@@ -3,6 +3,7 @@
 //!
 //! Fifty are drawn, as in the paper. Its claim, that the highest bounds go with high |TD| and high ρ, is tested on all that
 //! were sampled ([`factors`]).
+#![allow(clippy::disallowed_methods, reason = "the report states how long the figure took")]
 
 mod factors;
 
