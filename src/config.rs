@@ -110,8 +110,14 @@ fn reference() -> String {
         let key = setting.key;
         let default = paper.get(key).unwrap_or_default();
         let differing = presets.iter().filter_map(|(preset, settings)| {
-            let value = settings.get(key).filter(|value| *value != default)?;
-            Some(format!("{preset}: `{value}`"))
+            let own = settings.get(key).filter(|value| *value != default).map(|value| format!("`{value}`"));
+            // The sources of a preset may have a program for each algorithm.
+            let of_algorithms =
+                presets::find(preset).ok()?.for_algorithms().filter(|(_, other, _)| *other == key);
+            let of_algorithms =
+                of_algorithms.map(|(algorithm, _, text)| format!("`{text}` with {algorithm}"));
+            let values: Vec<_> = own.into_iter().chain(of_algorithms).collect();
+            (!values.is_empty()).then(|| format!("{preset}: {}", values.join(" or ")))
         });
         let differing = differing.collect::<Vec<_>>().join(", ");
         // A bar would end the table's cell.

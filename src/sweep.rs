@@ -228,7 +228,7 @@ mod tests {
         let names: Vec<_> = runs.iter().map(|run| (run.name.as_str(), &*run.resolved.preset)).collect();
         assert_eq!(
             names,
-            [("cartpole-ver-seed7", "paper-cartpole"), ("cartpole-ver-seed8", "paper-cartpole")]
+            [("cartpole-uniform-seed7", "paper-cartpole"), ("cartpole-uniform-seed8", "paper-cartpole")]
         );
     }
 

@@ -109,7 +109,7 @@ fn claims(figure: &mut Figure, tallies: &[Tally], main: &Runs) {
 fn ends(runs: &Runs) -> (f64, f64) {
     let lengths = runs.last_lengths();
     let near = lengths.iter().filter(|length| (NEAR_STEPS.0..=NEAR_STEPS.1).contains(*length)).count();
-    (crate::quantile::quantile(&lengths, 0.5), near as f64 / lengths.len() as f64)
+    (stats::aggregate::quantile(&lengths, 0.5), near as f64 / lengths.len() as f64)
 }
 
 /// The metrics of the main experiment against their bounds, a picture for each bound.

@@ -34,7 +34,6 @@ pub mod report;
 
 mod command;
 mod maze;
-mod quantile;
 mod scatter;
 
 pub use command::{execute, exit_code};

@@ -156,7 +156,7 @@ mod tests {
         let hard = last(Setup::main(Rule::Hard));
         assert!(hard.iter().all(|length| (14.0..=14.5).contains(length)), "{hard:?}");
         let soft = last(Setup::main(Rule::Soft(0.01)));
-        let median = crate::quantile::quantile(&soft, 0.5);
+        let median = stats::aggregate::quantile(&soft, 0.5);
         assert!((15.0..=20.0).contains(&median), "{soft:?}");
         let near = soft.iter().filter(|length| (14.0..=21.0).contains(*length)).count();
         assert!(near >= 14, "{soft:?}");

@@ -17,6 +17,7 @@ pub mod curve;
 pub mod improvement;
 pub mod profile;
 mod scores;
+pub mod student;
 
 pub use bootstrap::{Bootstrap, Interval};
 pub use scores::{Scores, ScoresError};

@@ -5,11 +5,7 @@
 
 use std::fmt;
 
-/// Upper 2.5% points of Student's t for 1 to 9 degrees of freedom, from the tables.
-const T: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
-
-/// The same point of the normal distribution.
-const Z: f64 = 1.959_964;
+use stats::student;
 
 /// A mean over seeds with its 95% interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -26,7 +22,7 @@ impl Interval {
         let mean = numbers.iter().sum::<f64>() / count;
         let half = (numbers.len() > 1).then(|| {
             let variance = numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>() / (count - 1.0);
-            student(numbers.len() - 1) * (variance / count).sqrt()
+            student::upper_point(numbers.len() - 1) * (variance / count).sqrt()
         });
         Self { mean, half }
     }
@@ -52,31 +48,11 @@ impl fmt::Display for Interval {
     }
 }
 
-/// The upper 2.5% point of Student's t; beyond the table by the Cornish-Fisher expansion.
-fn student(freedom: usize) -> f64 {
-    if let Some(point) = freedom.checked_sub(1).and_then(|index| T.get(index)) {
-        return *point;
-    }
-    let n = freedom as f64;
-    let first = (Z.powi(3) + Z) / (4.0 * n);
-    let second = (5.0 * Z.powi(5) + 16.0 * Z.powi(3) + 3.0 * Z) / (96.0 * n.powi(2));
-    let third = (3.0 * Z.powi(7) + 19.0 * Z.powi(5) + 17.0 * Z.powi(3) - 15.0 * Z) / (384.0 * n.powi(3));
-    Z + first + second + third
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
-
-    #[test]
-    fn points_of_student_agree_with_the_tables() {
-        for (freedom, expected) in [(1, 12.706), (4, 2.776), (10, 2.228), (20, 2.086), (60, 2.000)] {
-            let point = student(freedom);
-            assert!((point - expected).abs() < 6e-4, "{freedom}: {point}");
-        }
-    }
 
     #[test]
     fn an_interval_has_the_width_of_the_formula() {

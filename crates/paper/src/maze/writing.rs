@@ -9,7 +9,7 @@ use super::{Runs, STEPS_MAX, Setup};
 use crate::experience::{Rule, Tally};
 use crate::figure::Figure;
 use crate::options::Options;
-use crate::quantile::quantile;
+use stats::aggregate::quantile;
 
 /// Writes the transitions of the main experiment, those of the variants, and the lengths of all episodes. The main
 /// experiment comes first.
