@@ -91,11 +91,16 @@ fn check_settings(path: &Path, run: &Settings, requested: &Settings) -> Result<(
         return Ok(());
     }
     let changes: Vec<_> = forbidden.iter().map(ToString::to_string).collect();
+    let adjustable: Vec<_> =
+        forbidden.iter().map(|change| change.key).filter(|key| ADJUSTABLE.contains(key)).collect();
+    let adjust = match adjustable.is_empty() {
+        true => String::new(),
+        false => format!("; 'quiver adjust' changes {} in a running run", adjustable.join(" and ")),
+    };
     bail!(
-        "--config would change {}, which a resumed run can't change: set the run's value again, or choose another --run-dir; \
-         'quiver adjust' changes {} in a running run",
-        changes.join(" and "),
-        ADJUSTABLE.join(", ")
+        "--config would change {}, which a resumed run can't change: set the run's value again, or choose another \
+         --run-dir{adjust}",
+        changes.join(" and ")
     )
 }
 
@@ -170,6 +175,8 @@ mod tests {
                  can't change: set the run's value again, or choose another --run-dir"
             )
         );
+        let error = reopened(&run, &[("min_size", "77")]).unwrap_err();
+        assert!(error.ends_with("--run-dir; 'quiver adjust' changes min_size in a running run"), "{error}");
         assert_eq!(config(), before, "a refused start changes nothing");
     }
 
