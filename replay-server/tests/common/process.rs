@@ -62,7 +62,8 @@ impl Process {
 
     fn served_address(&self) -> Option<Address> {
         let log = self.log();
-        let (_, after) = log.split_once("server listening tls=false address=")?;
+        let (_, after) = log.split_once("server listening tls=")?;
+        let (_, after) = after.split_once(" address=")?;
         let (address, _) = after.split_once('\n')?;
         Some(address.parse().unwrap())
     }
