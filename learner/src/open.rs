@@ -175,8 +175,11 @@ mod tests {
                  can't change: set the run's value again, or choose another --run-dir"
             )
         );
-        let error = reopened(&run, &[("min_size", "77")]).unwrap_err();
-        assert!(error.ends_with("--run-dir; 'quiver adjust' changes min_size in a running run"), "{error}");
+        let error = reopened(&run, &[("priority_exponent", "0.7")]).unwrap_err();
+        assert!(
+            error.ends_with("--run-dir; 'quiver adjust' changes priority_exponent in a running run"),
+            "{error}"
+        );
         assert_eq!(config(), before, "a refused start changes nothing");
     }
 
