@@ -1,6 +1,6 @@
 //! `quiver compare`: groups runs that differ only in their seed, and compares the groups.
 //!
-//! [`found`] reads the runs, [`groups`] tells which belong together, [`table`] arranges their scores, [`analysis`] computes
+//! [`found`] reads the runs, [`groups`] tells which belong together, [`mod@table`] arranges their scores, [`analysis`] computes
 //! with the `stats` crate; [`text`], [`files`] and [`pictures`] present the numbers. docs/statistics.md explains them.
 
 mod analysis;

@@ -10,8 +10,8 @@
 //! **Running.** [`RateLimiter`] over the inserts and samples since the ratio started. Each shard is granted an equal part
 //! of the inserts that are allowed. But rate control does not know which shards have writers (a shard without lanes has
 //! none). If it split the last few inserts, a shard without writers would hold a part that nothing uses, and the writers
-//! of the others would block. So every shard may use all of them when at most [`FEW_INSERTS`] are allowed, and at least
-//! [`FEW_INSERTS`] otherwise; the sum can exceed what is allowed by at most `FEW_INSERTS` × (shards − 1). The ratio is
+//! of the others would block. So every shard may use all of them when at most `FEW_INSERTS` are allowed, and at least
+//! `FEW_INSERTS` otherwise; the sum can exceed what is allowed by at most `FEW_INSERTS` × (shards − 1). The ratio is
 //! computed from the real counts.
 
 use std::collections::BTreeSet;

@@ -2,7 +2,7 @@
 //! experience replay: what |TD| and what the policy contribute to it.
 //!
 //! Fifty are drawn, as in the paper. Its claim, that the highest bounds go with high |TD| and high ρ, is tested on all that
-//! were sampled ([`factors`]).
+//! were sampled (`factors`).
 #![allow(clippy::disallowed_methods, reason = "the report states how long the figure took")]
 
 mod factors;

@@ -10,7 +10,7 @@ use crate::store::item::ItemView;
 use crate::store::table::Origin;
 
 impl Store {
-    /// Samples `count` items of a table with replacement, by its sampler, at random [`points`]. Deterministic in the
+    /// Samples `count` items of a table with replacement, by its sampler, at random `points`. Deterministic in the
     /// store and the state of `rng`.
     pub fn sample(
         &mut self,
