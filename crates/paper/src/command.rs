@@ -99,8 +99,8 @@ fn fig5(
     let cartpole = match cartpole {
         Some(cartpole) => cartpole,
         None => {
-            print_note("fig5: a run of soft DQN on CartPole");
-            fig4::sample(options)?
+            print_note("fig5: runs of soft DQN on CartPole, as in figure 4");
+            fig4::sample(options, &print_note)?
         }
     };
     fig5::run(options, &maze, &cartpole, started, &print_note)

@@ -63,20 +63,31 @@ pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<(Figure, Vec<Experie
     make(options, options.effort.pick(QUICK, FULL), say)
 }
 
-/// Experiences of the first run of soft DQN with preset `paper-cartpole`, for a figure 5 that is made alone.
-pub fn sample(options: &Options) -> Result<Vec<Experience>> {
-    let Size { steps, examine_every, .. } = options.effort.pick(QUICK, FULL);
-    let resolved = settings::resolve(Source::Paper, SOFT_DQN, options.seed, steps, &[])?;
-    // As a run by learning rate it is not evaluated, which is all that a part decides.
-    let part = Part::LearningRate(resolved.settings.learning_rate);
-    let job = Job { part, learner: SOFT_DQN, resolved, examine_every, final_episodes: 1 };
-    Ok(job.run()?.tally.kept().to_vec())
+/// Experiences of soft DQN with preset `paper-cartpole`, over all seeds, for a figure 5 that is made alone.
+pub fn sample(options: &Options, say: &dyn Fn(&str)) -> Result<Vec<Experience>> {
+    let Size { steps, seeds, examine_every, .. } = options.effort.pick(QUICK, FULL);
+    let job = |number: u64| {
+        let seed = options.seed.wrapping_add(number);
+        let resolved = settings::resolve(Source::Paper, SOFT_DQN, seed, steps, &[])?;
+        // As a run by learning rate it is not evaluated, which is all that a part decides.
+        let part = Part::LearningRate(resolved.settings.learning_rate);
+        Ok(Job { part, learner: SOFT_DQN, resolved, examine_every, final_episodes: 1 })
+    };
+    let jobs = (0..seeds).map(job).collect::<Result<Vec<_>>>()?;
+    let outcomes = runs::side_by_side(&jobs, workers(), say)?;
+    let groups = Group::collect(&jobs, outcomes);
+    Ok(groups[0].tally.kept().to_vec())
+}
+
+/// Runs at a time: one on each core.
+fn workers() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn make(options: &Options, size: Size, say: &dyn Fn(&str)) -> Result<(Figure, Vec<Experience>)> {
     let started = Instant::now();
     let jobs = jobs(options.seed, size)?;
-    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let workers = workers();
     say(&format!("fig4: {} runs on CartPole, {workers} at a time", jobs.len()));
     let outcomes = runs::side_by_side(&jobs, workers, say)?;
     let groups = Group::collect(&jobs, outcomes);
