@@ -16,7 +16,7 @@ const CURVE_POINTS_MAX: usize = 30;
 /// Thresholds of a performance profile.
 const THRESHOLDS: usize = 101;
 
-/// Pairs whose adjusted p-value is larger are not told apart.
+/// Pairs whose adjusted p-value is larger are not declared different.
 const SIGNIFICANCE: f64 = 0.05;
 
 /// A number with its 95% interval; a single run has none.

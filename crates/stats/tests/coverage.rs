@@ -53,7 +53,7 @@ fn coverage(runs: usize, games: usize, spread: Spread) -> f64 {
     (0..EXPERIMENTS).filter(holds).count() as f64 / EXPERIMENTS as f64
 }
 
-/// The shares of experiments in which two equal algorithms are told apart: by the interval of the probability of
+/// The shares of experiments in which two equal algorithms differ by the test: by the interval of the probability of
 /// improvement, and by the permutation test.
 fn false_verdicts(runs: usize, games: usize) -> (f64, f64) {
     let mut rng = ChaCha8Rng::seed_from_u64(runs as u64);

@@ -1,4 +1,4 @@
-//! What happens in a sweep, as JSON for programs: one object per line, told apart by its key `event`.
+//! What happens in a sweep, as JSON for programs: one object per line, named by its key `event`.
 
 use std::path::Path;
 
