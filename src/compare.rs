@@ -26,7 +26,7 @@ use settings::units::{Frames, grouped};
 
 use crate::output::{print_line, print_note};
 use crate::runs;
-use analysis::{Analysis, Options};
+use analysis::{Analysis, AnalysisOptions};
 use found::FoundRun;
 use groups::Groups;
 use scale::Scale;
@@ -104,7 +104,7 @@ impl Compare {
         let also = groups.also.clone();
         let table = table(groups, runs, scale)?;
         let baseline = self.baseline.as_deref().map(|label| position(&table, label)).transpose()?;
-        let options = Options { rounds: self.rounds as usize, seed: self.seed, baseline };
+        let options = AnalysisOptions { rounds: self.rounds as usize, seed: self.seed, baseline };
         let analysis = Analysis::of(&table, &options);
         notes.extend(table.gaps());
         notes.extend(text::cautions(&table, &analysis));

@@ -7,7 +7,7 @@ use replay::ReplayStatus;
 use run::record::Training;
 use settings::Settings;
 
-use crate::scores::Scores;
+use crate::scores::ScoreGauges;
 
 /// Histogram buckets in seconds: the first, the factor between two, their number.
 const SECONDS: (f64, f64, usize) = (0.0005, 2.0, 16);
@@ -94,7 +94,7 @@ telemetry::metrics! {
         pub episodes: IntCounter = new.counter("quiver_learner_episodes_total", "Completed training episodes"),
         pub training_score: Gauge =
             new.score("quiver_learner_training_score", "Mean score of the newest 20 training episodes; NaN before the first"),
-        pub scores: Scores = Scores::register(new.0),
+        pub scores: ScoreGauges = ScoreGauges::register(new.0),
         pub diverged_time: Gauge = new.gauge(
             "quiver_learner_diverged_time_seconds",
             "Time of the last NaN or infinite update, in seconds since 1970; 0 if none",

@@ -1,6 +1,6 @@
 //! Samples the learner once a second for its live page.
 //!
-//! Everything comes from metrics and published state, so the training thread is not involved. Scores come from the
+//! Everything comes from metrics and published state, so the training thread is not involved. ScoreGauges come from the
 //! run's record, so a restarted learner also shows those from before its restart.
 #![allow(clippy::disallowed_methods, reason = "the learner's process measures its work")]
 

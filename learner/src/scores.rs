@@ -6,7 +6,7 @@ use run::record::{AGENT, Evaluation};
 telemetry::metrics! {
     /// Evaluation scores. NaN before the first evaluation, because 0 is a good score in some games.
     #[derive(Clone, Debug)]
-    pub struct Scores(new) {
+    pub struct ScoreGauges(new) {
         newest: Gauge = new.score("quiver_learner_evaluation_score", "Mean score of the newest evaluation"),
         standard_error: Gauge = new.score("quiver_learner_evaluation_standard_error", "Standard error of the newest evaluation's mean; NaN for one episode"),
         best: Gauge = new.score("quiver_learner_evaluation_best_score", "Mean score of the evaluation that checkpoint `best` has; NaN before the first evaluation of trained weights"),
@@ -14,7 +14,7 @@ telemetry::metrics! {
     }
 }
 
-impl Scores {
+impl ScoreGauges {
     /// Resumes from the evaluations in a run's record, and the score of its checkpoint `best`.
     pub fn resume(&self, recorded: &[Evaluation], best: Option<f64>) {
         let of_agent = recorded.iter().filter(|evaluation| evaluation.player == AGENT);
@@ -54,8 +54,8 @@ mod tests {
 
     #[test]
     fn the_first_is_kept_the_best_is_the_checkpoints_and_baselines_do_not_count() {
-        let scores = Scores::register(&Registry::new());
-        let shown = |scores: &Scores| [&scores.newest, &scores.best, &scores.first].map(Gauge::get);
+        let scores = ScoreGauges::register(&Registry::new());
+        let shown = |scores: &ScoreGauges| [&scores.newest, &scores.best, &scores.first].map(Gauge::get);
         assert!(shown(&scores).iter().all(|score| score.is_nan()));
         // The untrained network's score is not a candidate for `best`.
         scores.add(&evaluation(AGENT, -2.5), None);

@@ -28,7 +28,7 @@ use crate::shard::Shard;
 
 /// The part of the status that changes rarely. (The phase of an episode is another concept, in crate `replay`.)
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct RunPhase {
+pub struct ShardPhase {
     /// A learner has configured the shard.
     pub configured: bool,
     /// The run has ended.
@@ -64,7 +64,7 @@ struct SharedState {
     /// The newest revision on disk ([`LockedShard::revision`]). The holder of this mutex is running fsync. `None` unless each
     /// change is flushed (`--fsync always`).
     flushed_revision: Option<Mutex<u64>>,
-    phase: watch::Receiver<RunPhase>,
+    phase: watch::Receiver<ShardPhase>,
     inserts: watch::Receiver<u64>,
     turn: Arc<Notify>,
     metrics: Metrics,
@@ -73,7 +73,7 @@ struct SharedState {
 impl SharedShard {
     /// Starts serving a shard. With `sync_each`, a call returns only after its changes are on disk.
     pub fn new(shard: Shard, metrics: Metrics, sync_each: bool) -> (Self, ShardDropped) {
-        let (phase_sender, phase) = watch::channel(RunPhase::default());
+        let (phase_sender, phase) = watch::channel(ShardPhase::default());
         let (inserts_sender, inserts) = watch::channel(0);
         let (alive, dropped) = oneshot::channel();
         let turn = Arc::new(Notify::new());
@@ -170,8 +170,8 @@ impl SharedShard {
     /// Waits until the phase satisfies a condition.
     pub async fn wait_for_phase(
         &self,
-        condition: impl FnMut(&RunPhase) -> bool,
-    ) -> Result<RunPhase, Refusal> {
+        condition: impl FnMut(&ShardPhase) -> bool,
+    ) -> Result<ShardPhase, Refusal> {
         let mut phase = self.0.phase.clone();
         let reached = phase.wait_for(condition).await.map_err(|_| Refusal::Stopping)?;
         Ok(*reached)
@@ -245,7 +245,7 @@ impl LockedShard {
 
 /// The state of the shard that is visible without the lock.
 struct StatusChannels {
-    phase: watch::Sender<RunPhase>,
+    phase: watch::Sender<ShardPhase>,
     inserts: watch::Sender<u64>,
     turn: Arc<Notify>,
     metrics: Metrics,
@@ -253,7 +253,7 @@ struct StatusChannels {
 
 impl StatusChannels {
     fn publish(&self, status: &ShardStatus) {
-        let phase = RunPhase { configured: status.configured, finished: status.finished };
+        let phase = ShardPhase { configured: status.configured, finished: status.finished };
         replace_if_changed(&self.phase, phase);
         replace_if_changed(&self.inserts, status.inserts());
         self.metrics.observe(status);

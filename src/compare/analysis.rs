@@ -56,14 +56,14 @@ pub struct Profile {
 
 /// What a comparison of two groups allows to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PairVerdict {
     TooFewSeeds,
     Open,
     Higher,
     Lower,
 }
 
-impl Verdict {
+impl PairVerdict {
     /// The name in files.
     pub fn name(self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ pub struct Pair {
     pub p: f64,
     /// Holm's adjustment for the number of pairs.
     pub p_adjusted: f64,
-    pub verdict: Verdict,
+    pub verdict: PairVerdict,
 }
 
 /// The interquartile mean over seeds during training.
@@ -101,7 +101,7 @@ pub struct Curve {
 
 /// How to compute.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct AnalysisOptions {
     /// Rounds of the bootstrap and of the permutation test.
     pub rounds: usize,
     pub seed: u64,
@@ -122,7 +122,7 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    pub fn of(table: &ScoreTable, options: &Options) -> Self {
+    pub fn of(table: &ScoreTable, options: &AnalysisOptions) -> Self {
         Self {
             by_game: by_game(table, options),
             aggregates: aggregates(table, options),
@@ -141,17 +141,17 @@ pub fn aggregates_of(table: &ScoreTable) -> Vec<Aggregate> {
 }
 
 /// Each statistic has its own generator, so that none depends on which others are computed.
-fn rng(options: &Options) -> ChaCha8Rng {
+fn rng(options: &AnalysisOptions) -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(options.seed)
 }
 
-fn iqm(scores: &Scores, options: &Options) -> Estimate {
+fn iqm(scores: &Scores, options: &AnalysisOptions) -> Estimate {
     let statistic = |scores: &Scores| Aggregate::InterquartileMean.of(scores);
     let interval = Bootstrap::new(options.rounds).interval(scores, &mut rng(options), statistic);
     Estimate { value: statistic(scores), interval }
 }
 
-fn by_game(table: &ScoreTable, options: &Options) -> Vec<GameRow> {
+fn by_game(table: &ScoreTable, options: &AnalysisOptions) -> Vec<GameRow> {
     let cells =
         (0..table.games.len()).flat_map(|game| (0..table.groups.len()).map(move |group| (game, group)));
     let row = |(game, group): (usize, usize)| {
@@ -166,7 +166,7 @@ fn by_game(table: &ScoreTable, options: &Options) -> Vec<GameRow> {
     cells.filter_map(row).collect()
 }
 
-fn aggregates(table: &ScoreTable, options: &Options) -> Vec<AggregateRow> {
+fn aggregates(table: &ScoreTable, options: &AnalysisOptions) -> Vec<AggregateRow> {
     let wanted = aggregates_of(table);
     let row = |group: usize| {
         let scores = table.complete(group)?;
@@ -180,7 +180,7 @@ fn aggregates(table: &ScoreTable, options: &Options) -> Vec<AggregateRow> {
     (0..table.groups.len()).filter_map(row).collect()
 }
 
-fn profiles(table: &ScoreTable, options: &Options) -> Vec<Profile> {
+fn profiles(table: &ScoreTable, options: &AnalysisOptions) -> Vec<Profile> {
     let scores: Vec<(usize, Scores)> =
         (0..table.groups.len()).filter_map(|group| Some((group, table.complete(group)?))).collect();
     if scores.is_empty() {
@@ -198,7 +198,7 @@ fn profiles(table: &ScoreTable, options: &Options) -> Vec<Profile> {
     scores.iter().map(profile).collect()
 }
 
-fn pairs(table: &ScoreTable, options: &Options) -> Vec<Pair> {
+fn pairs(table: &ScoreTable, options: &AnalysisOptions) -> Vec<Pair> {
     let groups = 0..table.groups.len();
     let order: Vec<(usize, usize)> = match options.baseline {
         Some(baseline) => groups.filter(|&group| group != baseline).map(|group| (group, baseline)).collect(),
@@ -214,22 +214,23 @@ fn pairs(table: &ScoreTable, options: &Options) -> Vec<Pair> {
         let value = probability_of_improvement(&one, &other);
         let p = permutation_test(&one, &other, options.rounds, &mut rng(options));
         let few = one.runs_min().min(other.runs_min()) < RUNS_MIN;
-        let verdict = if few { Verdict::TooFewSeeds } else { Verdict::Open };
+        let verdict = if few { PairVerdict::TooFewSeeds } else { PairVerdict::Open };
         Some(Pair { a, b, probability: Estimate { value, interval }, p, p_adjusted: p, verdict })
     };
     let mut pairs: Vec<Pair> = order.into_iter().filter_map(pair).collect();
     let adjusted = holm(&pairs.iter().map(|pair| pair.p).collect::<Vec<_>>());
     for (pair, p_adjusted) in pairs.iter_mut().zip(adjusted) {
         pair.p_adjusted = p_adjusted;
-        if pair.verdict == Verdict::Open && p_adjusted <= SIGNIFICANCE {
-            pair.verdict = if pair.probability.value > 0.5 { Verdict::Higher } else { Verdict::Lower };
+        if pair.verdict == PairVerdict::Open && p_adjusted <= SIGNIFICANCE {
+            pair.verdict =
+                if pair.probability.value > 0.5 { PairVerdict::Higher } else { PairVerdict::Lower };
         }
     }
     pairs
 }
 
 /// Curves of all compared games together, if they have a common scale, then of each game.
-fn curves(table: &ScoreTable, options: &Options) -> Vec<Curve> {
+fn curves(table: &ScoreTable, options: &AnalysisOptions) -> Vec<Curve> {
     let several = table.has_unit() && table.compared().len() > 1;
     let together = if several { together(table, options) } else { Vec::new() };
     let games = (0..table.games.len()).flat_map(|game| {
@@ -249,7 +250,7 @@ fn curves(table: &ScoreTable, options: &Options) -> Vec<Curve> {
     together.into_iter().chain(games).collect()
 }
 
-fn together(table: &ScoreTable, options: &Options) -> Vec<Curve> {
+fn together(table: &ScoreTable, options: &AnalysisOptions) -> Vec<Curve> {
     let compared = table.compared();
     let all = table.runs.iter().filter(|run| compared.contains(&run.game)).map(|run| run.points.as_slice());
     let frames = common_frames(all, points(table, None));

@@ -16,10 +16,10 @@ const DASHES: (f64, f64) = (6.0, 3.0);
 const COLUMNS: usize = 3;
 
 /// A picture and the stem of its file's name.
-pub type Picture = (&'static str, Page);
+pub type ComparisonPicture = (&'static str, Page);
 
 /// Every picture that there are numbers for.
-pub fn all(table: &ScoreTable, analysis: &Analysis) -> Vec<Picture> {
+pub fn all(table: &ScoreTable, analysis: &Analysis) -> Vec<ComparisonPicture> {
     let mut pictures = Vec::new();
     if !analysis.aggregates.is_empty() {
         pictures.push(("aggregates", aggregates(table, analysis)));

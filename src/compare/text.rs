@@ -6,7 +6,7 @@ use envs::display_name;
 use settings::units::grouped;
 use stats::improvement::RUNS_MIN;
 
-use super::analysis::{Analysis, Estimate, Pair, Verdict, seeds_min};
+use super::analysis::{Analysis, Estimate, Pair, PairVerdict, seeds_min};
 use super::scale::Scale;
 use super::table::ScoreTable;
 
@@ -58,10 +58,10 @@ pub fn tables(table: &ScoreTable, analysis: &Analysis) -> String {
 /// A pair's verdict in words.
 pub fn verdict(table: &ScoreTable, pair: &Pair) -> String {
     match pair.verdict {
-        Verdict::TooFewSeeds => "none: too few seeds".to_owned(),
-        Verdict::Open => "no difference shown".to_owned(),
-        Verdict::Higher => format!("{} scores higher", table.groups[pair.a]),
-        Verdict::Lower => format!("{} scores higher", table.groups[pair.b]),
+        PairVerdict::TooFewSeeds => "none: too few seeds".to_owned(),
+        PairVerdict::Open => "no difference shown".to_owned(),
+        PairVerdict::Higher => format!("{} scores higher", table.groups[pair.a]),
+        PairVerdict::Lower => format!("{} scores higher", table.groups[pair.b]),
     }
 }
 
@@ -82,7 +82,7 @@ pub fn cautions(table: &ScoreTable, analysis: &Analysis) -> Vec<String> {
         ));
     }
     let seeds = seeds_min(table);
-    if analysis.pairs.iter().any(|pair| pair.verdict == Verdict::TooFewSeeds) {
+    if analysis.pairs.iter().any(|pair| pair.verdict == PairVerdict::TooFewSeeds) {
         notes.push(format!("Fewer than {RUNS_MIN} seeds are too few to compare: no verdict."));
     }
     if (2..SEEDS_FOR_INTERVALS).contains(&seeds) {

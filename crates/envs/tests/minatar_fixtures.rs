@@ -8,7 +8,7 @@ mod fixture;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use envs::minatar_replay::Replay;
+use envs::minatar_replay::RecordedGame;
 use fixture::Fixture;
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ fn every_recorded_game_is_played_alike() {
         assert!(totals.reward_sum > 0.0 && totals.episodes_ended > 0, "{}: {totals:?}", file.display());
         steps.entry(recorded["game"].as_str().unwrap().to_owned()).or_default().push(totals.steps);
     }
-    for game in Replay::games() {
+    for game in RecordedGame::games() {
         assert!(steps[game].iter().filter(|steps| **steps == 10_000).count() >= 3, "{game}: {steps:?}");
     }
 }

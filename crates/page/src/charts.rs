@@ -3,7 +3,7 @@
 use plot::{Axis, Colour, Layer, Page, Panel, PlotError, number};
 use settings::units::duration;
 
-use crate::history::{Interval, Sample};
+use crate::history::{Sample, SampleSpan};
 use crate::story::{NOW_SECONDS, Shares, Story};
 use crate::time::TimeAxis;
 
@@ -56,7 +56,8 @@ fn speed(
     time: &TimeAxis,
     count: fn(&Sample) -> u64,
 ) -> Chart {
-    let speeds = over(samples, |first, last| Interval::new(first, last).rate(|sample| count(sample) as f64));
+    let speeds =
+        over(samples, |first, last| SampleSpan::new(first, last).rate(|sample| count(sample) as f64));
     let text = summary(&speeds, time);
     let panel = Panel::new("", time.axis(), upwards(&speeds)).with(Layer::curve(
         "",
@@ -249,7 +250,7 @@ mod tests {
         };
         let samples: Vec<Sample> = (0..60).map(sample).collect();
         let speed =
-            |first: &Sample, last: &Sample| Interval::new(first, last).rate(|sample| sample.updates as f64);
+            |first: &Sample, last: &Sample| SampleSpan::new(first, last).rate(|sample| sample.updates as f64);
         let speeds = over(&samples, speed);
         assert_eq!(speeds.len(), 59);
         assert!(speeds[9..].iter().all(|(_, speed)| *speed == 0.2), "{speeds:?}");

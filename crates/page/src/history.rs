@@ -114,24 +114,24 @@ impl History {
     }
 
     /// The change over about the last `seconds` seconds.
-    pub fn over_last(&self, seconds: f64) -> Interval {
+    pub fn over_last(&self, seconds: f64) -> SampleSpan {
         let now = self.now().cloned().unwrap_or_default();
         let is_before = |sample: &&Sample| sample.seconds <= now.seconds - seconds;
         let before = self.recent.iter().rev().find(is_before);
         let before = before.or_else(|| self.kept.iter().rev().find(is_before));
         let first = before.or(self.kept.first()).cloned().unwrap_or_default();
-        Interval { first, last: now }
+        SampleSpan { first, last: now }
     }
 }
 
 /// From one sample to a later one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Interval {
+pub struct SampleSpan {
     pub first: Sample,
     pub last: Sample,
 }
 
-impl Interval {
+impl SampleSpan {
     pub fn new(first: &Sample, last: &Sample) -> Self {
         Self { first: first.clone(), last: last.clone() }
     }
@@ -180,7 +180,7 @@ mod tests {
     fn dropping_samples_does_not_change_rates() {
         let history = filled(5_000);
         for pair in history.thinned(120).windows(2) {
-            let interval = Interval::new(&pair[0], &pair[1]);
+            let interval = SampleSpan::new(&pair[0], &pair[1]);
             assert_eq!(interval.rate(|sample| sample.frames as f64), Some(100.0));
         }
         assert!(history.thinned(120).len() <= 121);

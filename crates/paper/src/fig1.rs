@@ -46,7 +46,7 @@ const ERRORS_MAX: f64 = 4.5;
 
 /// One line of `fig1.csv`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct ReplayCount {
     /// Cells.
     pub n: usize,
     /// Who picks.
@@ -59,7 +59,7 @@ pub struct Row {
     pub stderr: f64,
 }
 
-impl Row {
+impl ReplayCount {
     /// How many replays are expected, see the module's documentation.
     pub fn expected(&self) -> f64 {
         let n = self.n as f64;
@@ -100,7 +100,7 @@ pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<Figure> {
     );
     for oracle in Oracle::ALL {
         let of_oracle = || rows.iter().filter(|row| row.oracle == oracle);
-        let worst = of_oracle().map(Row::errors_off).fold(0.0, f64::max);
+        let worst = of_oracle().map(ReplayCount::errors_off).fold(0.0, f64::max);
         let largest = of_oracle().next_back().expect("there are lines");
         let measured = format!(
             "N = {}: {:.1} ± {:.1}, expected {}; over all N at most {worst:.1} standard errors from the exact expectation",
@@ -111,8 +111,8 @@ pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<Figure> {
         );
         figure.claim(oracle.claim(), measured, Verdict::of(worst <= ERRORS_MAX));
     }
-    let shown = |row: &&Row| [2, 5, 10, 20, 50].contains(&row.n);
-    let cells = |row: &Row| {
+    let shown = |row: &&ReplayCount| [2, 5, 10, 20, 50].contains(&row.n);
+    let cells = |row: &ReplayCount| {
         let [mean, stderr, expected] =
             [row.mean, row.stderr, row.expected()].map(|number| format!("{number:.2}"));
         cells![row.n, row.oracle.name(), mean, stderr, expected]
@@ -138,7 +138,7 @@ pub fn run(options: &Options, say: &dyn Fn(&str)) -> Result<Figure> {
 }
 
 /// Solves every line as often as there are seeds with each oracle.
-pub fn measure(cells_max: usize, seeds: u64, seed: u64, say: &dyn Fn(&str)) -> Vec<Row> {
+pub fn measure(cells_max: usize, seeds: u64, seed: u64, say: &dyn Fn(&str)) -> Vec<ReplayCount> {
     let mut rows = Vec::new();
     for n in 2..=cells_max {
         for oracle in Oracle::ALL {
@@ -150,7 +150,7 @@ pub fn measure(cells_max: usize, seeds: u64, seed: u64, say: &dyn Fn(&str)) -> V
                 })
                 .collect();
             let (mean, stderr) = mean_and_error(&replays);
-            rows.push(Row { n, oracle, seeds, mean, stderr });
+            rows.push(ReplayCount { n, oracle, seeds, mean, stderr });
         }
         if n % 10 == 0 {
             say(&format!("fig1: lines of up to {n} of {cells_max} cells"));

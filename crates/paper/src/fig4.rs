@@ -26,8 +26,8 @@ use crate::experience::{Experience, Tally};
 use crate::fig2::claim_bounds;
 use crate::figure::{Figure, Verdict};
 use crate::options::Options;
-use groups::{Group, Point};
-use interval::Interval;
+use groups::{CurvePoint, Group};
+use interval::SeedInterval;
 use runs::{Job, Part, Played};
 use settings::{DQN, FigureLearner, SOFT_DQN, Source};
 
@@ -212,7 +212,7 @@ fn claim_solved(figure: &mut Figure, group: &Group, source: Source) {
 }
 
 /// Holds or fails if the interval lies on one side of 195, after all steps and over enough seeds; otherwise open.
-fn solved(last: Point, seeds: usize) -> Verdict {
+fn solved(last: CurvePoint, seeds: usize) -> Verdict {
     let (low, high) = last.score.ends();
     match seeds >= SEEDS_MIN && last.frames >= settings::STEPS {
         true if low >= SOLVED => Verdict::Holds,
@@ -225,7 +225,7 @@ fn claim_real(figure: &mut Figure, groups: &[Group]) {
     let group = find(groups, Part::Preset(Source::Paper), SOFT_DQN);
     let above: Vec<_> = group.real().iter().map(|line| (line.metric, line.above)).collect();
     let shares = above.iter().map(|(metric, share)| {
-        let percent = Interval { mean: 100.0 * share.mean, half: share.half.map(|half| 100.0 * half) };
+        let percent = SeedInterval { mean: 100.0 * share.mean, half: share.half.map(|half| 100.0 * half) };
         format!("({percent})% of |{}|", metric.to_uppercase())
     });
     let measured = format!(
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn learning_is_judged_by_the_interval_after_all_steps_over_enough_seeds() {
         let judge = |mean, half, frames, seeds| {
-            solved(Point { frames, score: Interval { mean, half: Some(half) } }, seeds)
+            solved(CurvePoint { frames, score: SeedInterval { mean, half: Some(half) } }, seeds)
         };
         assert_eq!(judge(198.0, 2.0, 50_000, 5), Verdict::Holds);
         assert_eq!(judge(150.0, 40.0, 50_000, 5), Verdict::Fails);

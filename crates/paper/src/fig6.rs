@@ -28,7 +28,7 @@ use crate::figure::{Extent, Figure, Verdict};
 use crate::options::Options;
 use gains::{Board, Gain, Measure};
 use reference::{FRAMES, NINE, PAIRS};
-use results::{Point, Scored, finals, pooled};
+use results::{ScorePoint, Scored, finals, pooled};
 
 /// Seeds from which on an interval over seeds is taken as evidence.
 const SEEDS_MIN: u64 = RUNS_MIN as u64;
@@ -179,7 +179,7 @@ fn apart(sweep: &Sweep, scored: &[Scored], game: &str) -> String {
         let points = finals(scored, game, strategy);
         (!points.is_empty()).then(|| (strategy, pooled(&points)))
     };
-    let mut ends: Vec<(Strategy, Point)> = sweep.strategies().iter().filter_map(end).collect();
+    let mut ends: Vec<(Strategy, ScorePoint)> = sweep.strategies().iter().filter_map(end).collect();
     ends.sort_by(|one, other| one.1.mean.total_cmp(&other.1.mean));
     let (Some(least), Some(most)) = (ends.first(), ends.last()) else { return String::new() };
     if ends.len() < 2 {

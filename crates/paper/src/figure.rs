@@ -20,7 +20,7 @@ pub struct Figure {
     /// Claims beside what was measured.
     pub claims: Vec<Claim>,
     /// Numbers.
-    pub tables: Vec<Table>,
+    pub tables: Vec<FigureTable>,
     /// Pictures, in the order of reading.
     pub pictures: Vec<Picture>,
     /// Settings that matter, as (name, value).
@@ -118,7 +118,7 @@ impl Verdict {
 
 /// A table of text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Table {
+pub struct FigureTable {
     /// What it shows.
     pub caption: String,
     /// Names of the columns.
@@ -166,7 +166,7 @@ impl Figure {
     /// Adds a table.
     pub fn table(&mut self, caption: &str, columns: &[impl AsRef<str>], rows: Vec<Vec<String>>) {
         let columns = columns.iter().map(|name| name.as_ref().to_owned()).collect();
-        self.tables.push(Table { caption: caption.to_owned(), columns, rows });
+        self.tables.push(FigureTable { caption: caption.to_owned(), columns, rows });
     }
 
     /// Draws a picture and adds it.

@@ -45,7 +45,7 @@ pub struct Setup {
 
 /// One finished episode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Episode {
+pub struct MazeEpisode {
     pub steps: u64,
     /// Whether it ended at the goal and not by truncation.
     pub terminated: bool,
@@ -61,7 +61,12 @@ impl Setup {
     }
 
     /// Learns through all episodes of the run with that number and shows each experience.
-    pub fn learn(&self, run: u64, rng: &mut ChaCha8Rng, mut watch: impl FnMut(Experience)) -> Vec<Episode> {
+    pub fn learn(
+        &self,
+        run: u64,
+        rng: &mut ChaCha8Rng,
+        mut watch: impl FnMut(Experience),
+    ) -> Vec<MazeEpisode> {
         let grid = Grid::maze();
         let random_q = |_| std::array::from_fn(|_| rng.random());
         let mut q: Vec<[f64; ACTIONS.len()]> = (0..grid.states()).map(random_q).collect();
@@ -77,7 +82,7 @@ impl Setup {
                 (state, terminated) = (moved.next, moved.terminated);
                 steps += 1;
             }
-            episodes.push(Episode { steps, terminated });
+            episodes.push(MazeEpisode { steps, terminated });
         }
         episodes
     }

@@ -1,6 +1,6 @@
 //! Plays a recorded MinAtar game and compares it with the record.
 
-use envs::minatar_replay::Replay;
+use envs::minatar_replay::RecordedGame;
 use sha2::{Digest, Sha256};
 
 use super::fixture::Fixture;
@@ -38,7 +38,7 @@ fn play(
     first: &mut Option<String>,
 ) -> Result<Totals, String> {
     let Fixture { game, sticky_action_prob, difficulty_ramping, draws, .. } = fixture;
-    let replay = Replay::new(game, *sticky_action_prob, *difficulty_ramping, draws.0.clone());
+    let replay = RecordedGame::new(game, *sticky_action_prob, *difficulty_ramping, draws.0.clone());
     let mut replay = replay.ok_or_else(|| format!("unknown game \"{game}\""))?;
     let (mut totals, mut all) = (Totals::default(), Sha256::new());
     replay.reset().map_err(|error| format!("reset before step 1: {error}"))?;
@@ -90,7 +90,7 @@ fn compare(what: &str, recorded: Option<&str>, hash: &str, first: &mut Option<St
 }
 
 /// The byte string of a step: observation by row, column and channel, reward, terminal.
-fn observed(replay: &Replay, reward: f64, terminal: bool) -> Vec<u8> {
+fn observed(replay: &RecordedGame, reward: f64, terminal: bool) -> Vec<u8> {
     let (shown, shape) = (replay.observe(), replay.observation().shape);
     let (channels, cells) = (shape[0], shape[1] * shape[2]);
     let by_cell = (0..cells).flat_map(|cell| (0..channels).map(move |channel| channel * cells + cell));

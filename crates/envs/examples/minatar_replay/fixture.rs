@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use envs::minatar_replay::{Draw, Replay};
+use envs::minatar_replay::{RandomDraw, RecordedGame};
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Unexpected, Visitor};
 use serde_json::Number;
 
@@ -41,8 +41,8 @@ impl Fixture {
         if let Some(format) = self.format.as_ref().filter(|format| *format != FORMAT) {
             return Err(format!("the format is \"{format}\", but only \"{FORMAT}\" is known"));
         }
-        if !Replay::games().any(|game| game == self.game) {
-            let games: Vec<_> = Replay::games().collect();
+        if !RecordedGame::games().any(|game| game == self.game) {
+            let games: Vec<_> = RecordedGame::games().collect();
             return Err(format!("unknown game \"{}\": the games are {}", self.game, games.join(", ")));
         }
         if !(0.0..=1.0).contains(&self.sticky_action_prob) {
@@ -92,7 +92,7 @@ impl<'de> Deserialize<'de> for Actions {
 struct ActionsVisitor;
 
 fn action<E: Error>(step: usize, is: Option<u64>, shown: &dyn fmt::Display) -> Result<u8, E> {
-    let known = is.filter(|action| *action < Replay::ACTIONS as u64);
+    let known = is.filter(|action| *action < RecordedGame::ACTIONS as u64);
     let known = known.and_then(|action| u8::try_from(action).ok());
     known.ok_or_else(|| E::custom(format!("the action of step {step} is {shown}, but must be 0 to 5")))
 }
@@ -122,7 +122,7 @@ impl<'de> Visitor<'de> for ActionsVisitor {
 
 /// The recorded random numbers.
 #[derive(Debug)]
-pub struct Draws(pub Vec<Draw>);
+pub struct Draws(pub Vec<RandomDraw>);
 
 impl<'de> Deserialize<'de> for Draws {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -147,18 +147,18 @@ impl<'de> Visitor<'de> for DrawsVisitor {
         let mut draws = Vec::new();
         while let Some(number) = list.next_element::<Number>()? {
             let unreadable = || A::Error::invalid_value(Unexpected::Other("a huge number"), &"a draw");
-            draws.push(Draw::Number(number.as_f64().ok_or_else(unreadable)?));
+            draws.push(RandomDraw::Number(number.as_f64().ok_or_else(unreadable)?));
         }
         Ok(Draws(draws))
     }
 }
 
 /// Reads packed draws: a capital letter is an integer, 14 hexadecimal digits are a uniform.
-fn unpack(text: &str) -> Result<Vec<Draw>, String> {
+fn unpack(text: &str) -> Result<Vec<RandomDraw>, String> {
     let (mut draws, mut at) = (Vec::new(), 0);
     while let Some(&letter) = text.as_bytes().get(at) {
         if letter.is_ascii_uppercase() {
-            draws.push(Draw::Integer(letter - b'A'));
+            draws.push(RandomDraw::Integer(letter - b'A'));
             at += 1;
             continue;
         }
@@ -172,7 +172,7 @@ fn unpack(text: &str) -> Result<Vec<Draw>, String> {
                 "draw {draw}, at character {at} of draws, is neither a capital letter nor 14 hexadecimal digits below 2^53"
             ));
         };
-        draws.push(Draw::Uniform(scaled as f64 / UNIFORM_SCALE as f64));
+        draws.push(RandomDraw::Uniform(scaled as f64 / UNIFORM_SCALE as f64));
         at += UNIFORM_DIGITS;
     }
     Ok(draws)

@@ -4,7 +4,7 @@ use anyhow::Result;
 use envs::grid::{ACTIONS, EAST};
 use plot::{Axis, Colour, Layer, Page, Panel};
 
-use super::{Oracle, Row, World};
+use super::{Oracle, ReplayCount, World};
 
 /// Cells of the line that is shown.
 const SHOWN: usize = 8;
@@ -16,7 +16,7 @@ const VALUED: usize = 2;
 type Order = fn(f64) -> f64;
 
 /// Replays against cells, both logarithmic.
-pub fn growth(rows: &[Row]) -> Page {
+pub fn growth(rows: &[ReplayCount]) -> Page {
     let mut page = Page::new(
         "Replays until the policy is optimal",
         "linear grid-world of N cells, ties at random; mean and standard error",

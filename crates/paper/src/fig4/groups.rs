@@ -6,7 +6,7 @@ use settings::units::grouped;
 
 use super::SOLVED;
 use super::examiner::{Successor, TransitionName};
-use super::interval::Interval;
+use super::interval::SeedInterval;
 use super::real::{Line, LineOverSeeds};
 use super::runs::{Job, JobOutcome, Part, Played, Score};
 use super::settings::FigureLearner;
@@ -35,9 +35,9 @@ pub struct Group {
 
 /// A point of a curve over seeds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Point {
+pub struct CurvePoint {
     pub frames: u64,
-    pub score: Interval,
+    pub score: SeedInterval,
 }
 
 impl Group {
@@ -126,7 +126,7 @@ impl Group {
     }
 
     /// The mean over seeds, point by point.
-    pub fn curve(&self, played: Played) -> Vec<Point> {
+    pub fn curve(&self, played: Played) -> Vec<CurvePoint> {
         let of_run = |(_, scores): &(u64, Vec<Score>)| -> Vec<Score> {
             scores.iter().filter(|score| score.played == played).copied().collect()
         };
@@ -134,13 +134,13 @@ impl Group {
         let length = runs.iter().map(Vec::len).min().unwrap_or_default();
         let point = |index: usize| {
             let means: Vec<f64> = runs.iter().map(|run| run[index].mean).collect();
-            Point { frames: runs[0][index].frames, score: Interval::over(&means) }
+            CurvePoint { frames: runs[0][index].frames, score: SeedInterval::over(&means) }
         };
         (0..length).map(point).collect()
     }
 
     /// The last point of a curve.
-    pub fn last(&self, played: Played) -> Point {
+    pub fn last(&self, played: Played) -> CurvePoint {
         self.curve(played).last().copied().unwrap_or_default()
     }
 
@@ -189,7 +189,7 @@ impl Group {
         let row = |line: LineOverSeeds| {
             let LineOverSeeds { metric, transitions, above, below, median, p95 } = line;
             let mut row = cells![self.learner.algorithm, self.learning_rate, self.seeds, metric, transitions];
-            for Interval { mean, half } in [above, below, median, p95] {
+            for SeedInterval { mean, half } in [above, below, median, p95] {
                 row.extend([mean.to_string(), half.map_or(String::new(), |half| half.to_string())]);
             }
             row
@@ -199,8 +199,8 @@ impl Group {
 
     /// The same for people. DQN has no lower bound but 0, and PIV has none at all.
     pub fn real_table(&self) -> Vec<Vec<String>> {
-        let percent = |share: Interval| {
-            let scaled = Interval { mean: 100.0 * share.mean, half: share.half.map(|half| 100.0 * half) };
+        let percent = |share: SeedInterval| {
+            let scaled = SeedInterval { mean: 100.0 * share.mean, half: share.half.map(|half| 100.0 * half) };
             format!("{}%", scaled.text(2))
         };
         let row = |line: LineOverSeeds| {
@@ -271,8 +271,11 @@ mod tests {
     #[test]
     fn the_interval_of_a_point_is_over_seeds() {
         let last = |means: &[f64]| group(means).last(Played::Evaluation(Greedy));
-        assert_eq!(last(&[100.0]), Point { frames: 100, score: Interval { mean: 100.0, half: None } });
-        let Point { score, .. } = last(&[100.0, 200.0]);
+        assert_eq!(
+            last(&[100.0]),
+            CurvePoint { frames: 100, score: SeedInterval { mean: 100.0, half: None } }
+        );
+        let CurvePoint { score, .. } = last(&[100.0, 200.0]);
         assert_eq!(score.mean, 150.0);
         assert!((score.half.unwrap() - 12.706 * 50.0).abs() < 1e-9);
     }

@@ -9,13 +9,13 @@ use stats::student;
 
 /// A mean over seeds with its 95% interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Interval {
+pub struct SeedInterval {
     pub mean: f64,
     /// Half the width; `None` with a single seed.
     pub half: Option<f64>,
 }
 
-impl Interval {
+impl SeedInterval {
     /// The interval of the mean of independent numbers, one per seed.
     pub fn over(numbers: &[f64]) -> Self {
         let count = numbers.len() as f64;
@@ -42,7 +42,7 @@ impl Interval {
     }
 }
 
-impl fmt::Display for Interval {
+impl fmt::Display for SeedInterval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text(1))
     }
@@ -56,12 +56,12 @@ mod tests {
 
     #[test]
     fn an_interval_has_the_width_of_the_formula() {
-        let interval = Interval::over(&[1.0, 2.0, 3.0, 4.0, 5.0]);
+        let interval = SeedInterval::over(&[1.0, 2.0, 3.0, 4.0, 5.0]);
         // Variance 2.5, so the standard error is √0.5.
         assert_eq!(interval.mean, 3.0);
         assert!((interval.half.unwrap() - 2.776 * 0.5f64.sqrt()).abs() < 1e-12);
-        assert_eq!(Interval::over(&[7.0]), Interval { mean: 7.0, half: None });
-        assert_eq!(Interval::over(&[7.0]).ends(), (7.0, 7.0));
+        assert_eq!(SeedInterval::over(&[7.0]), SeedInterval { mean: 7.0, half: None });
+        assert_eq!(SeedInterval::over(&[7.0]).ends(), (7.0, 7.0));
     }
 
     #[test]
@@ -73,7 +73,7 @@ mod tests {
         };
         let rounds = 20_000;
         let covers = |numbers: [f64; 5]| {
-            let (low, high) = Interval::over(&numbers).ends();
+            let (low, high) = SeedInterval::over(&numbers).ends();
             low < 0.0 && 0.0 < high
         };
         let covered = (0..rounds).filter(|_| covers(std::array::from_fn(|_| normal()))).count();

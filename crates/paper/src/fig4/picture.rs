@@ -5,7 +5,7 @@ use plot::{Axis, Colour, Layer, Page, Panel};
 use settings::choices::EvaluationPolicy;
 
 use super::groups::Group;
-use super::interval::Interval;
+use super::interval::SeedInterval;
 use super::real::{LineOverSeeds, NAMES};
 use super::runs::{Part, Played};
 use super::settings::{DQN, FigureLearner, SOFT_DQN, Source};
@@ -106,7 +106,7 @@ fn real(groups: &[Group]) -> Page {
         "metrics of Q(θ) before and after the step, against the bounds for the target as the new Q",
     );
     (page.columns, page.size) = (2, (1000, 720));
-    let percent = |line: &LineOverSeeds| Interval {
+    let percent = |line: &LineOverSeeds| SeedInterval {
         mean: 100.0 * line.above.mean,
         half: line.above.half.map(|half| 100.0 * half),
     };
@@ -128,13 +128,13 @@ fn against_rate(
     mut panel: Panel,
     groups: &[Group],
     learner: FigureLearner,
-    number: &dyn Fn(&LineOverSeeds) -> Interval,
+    number: &dyn Fn(&LineOverSeeds) -> SeedInterval,
 ) -> Panel {
     let of: Vec<&Group> = by_rate(groups).into_iter().filter(|group| group.learner == learner).collect();
     for (metric, colour) in NAMES.into_iter().zip([Colour::Blue, Colour::Orange, Colour::Green]) {
         let point = |group: &&Group| {
             let line = group.real().into_iter().find(|line| line.metric == metric)?;
-            let Interval { mean, half } = number(&line);
+            let SeedInterval { mean, half } = number(&line);
             (mean > 0.0).then_some((group.learning_rate, mean, half.unwrap_or_default()))
         };
         let points: Vec<_> = of.iter().filter_map(point).collect();

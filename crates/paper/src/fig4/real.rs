@@ -8,7 +8,7 @@
 use value::experience_value::{self, ExperienceValue};
 use value::{hard, soft};
 
-use super::interval::Interval;
+use super::interval::SeedInterval;
 use crate::experience::{Experience, Rule};
 
 /// Names of the metrics in the order in which they are kept.
@@ -88,10 +88,10 @@ pub struct LineOverSeeds {
     pub metric: &'static str,
     /// Transitions of all runs together.
     pub transitions: usize,
-    pub above: Interval,
-    pub below: Interval,
-    pub median: Interval,
-    pub p95: Interval,
+    pub above: SeedInterval,
+    pub below: SeedInterval,
+    pub median: SeedInterval,
+    pub p95: SeedInterval,
 }
 
 impl LineOverSeeds {
@@ -99,7 +99,8 @@ impl LineOverSeeds {
     pub fn collect(runs: &[Vec<Line>]) -> Vec<Self> {
         let of_metric = |metric: &'static str| {
             let lines = || runs.iter().flatten().filter(move |line| line.metric == metric);
-            let over = |number: fn(&Line) -> f64| Interval::over(&lines().map(number).collect::<Vec<_>>());
+            let over =
+                |number: fn(&Line) -> f64| SeedInterval::over(&lines().map(number).collect::<Vec<_>>());
             lines().next().map(|_| Self {
                 metric,
                 transitions: lines().map(|line| line.transitions).sum(),
@@ -179,7 +180,7 @@ mod tests {
         let [evb, piv] = LineOverSeeds::collect(&runs).try_into().unwrap();
         assert_eq!((evb.metric, evb.transitions, evb.above.mean), ("evb", 100, 0.25));
         assert!((evb.above.half.unwrap() - 12.706 * 0.25).abs() < 1e-12);
-        assert_eq!((piv.metric, piv.above), ("piv", Interval { mean: 0.1, half: None }));
+        assert_eq!((piv.metric, piv.above), ("piv", SeedInterval { mean: 0.1, half: None }));
         assert!(LineOverSeeds::collect(&[]).is_empty());
     }
 

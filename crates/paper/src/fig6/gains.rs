@@ -16,7 +16,7 @@ use stats::improvement::{permutation_test, probability_of_improvement};
 use stats::{Bootstrap, Scores};
 use value::Strategy;
 
-use super::reference::{PAIRS, Reference};
+use super::reference::{PAIRS, PaperScores};
 use super::results::{Scored, finals};
 
 /// Resamplings behind an interval.
@@ -161,8 +161,8 @@ impl Board {
 
     /// The paper's scores of some of the games; of those that it has.
     fn of_paper(&self, games: &[usize]) -> Self {
-        let known: Vec<_> = games.iter().filter_map(|&game| Reference::of(&self.games[game])).collect();
-        let score = |reference: &Reference| -> Vec<Vec<f64>> {
+        let known: Vec<_> = games.iter().filter_map(|&game| PaperScores::of(&self.games[game])).collect();
+        let score = |reference: &PaperScores| -> Vec<Vec<f64>> {
             self.strategies.iter().map(|&strategy| reference.score(strategy).into_iter().collect()).collect()
         };
         Self {
@@ -288,11 +288,11 @@ impl Board {
 mod tests {
     use super::*;
     use crate::fig6::reference::NINE;
-    use crate::fig6::results::Point;
+    use crate::fig6::results::ScorePoint;
     use rand::RngExt;
 
     fn scored(game: &str, strategy: Strategy, seed: u64, mean: f64) -> Scored {
-        let points = vec![Point { frames: 9, mean, stderr: 1.0 }];
+        let points = vec![ScorePoint { frames: 9, mean, stderr: 1.0 }];
         Scored { game: game.to_owned(), strategy, seed, finished: true, points }
     }
 

@@ -4,7 +4,7 @@ use value::Strategy;
 
 /// One of the paper's nine games.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reference {
+pub struct PaperScores {
     /// Canonical name.
     pub game: &'static str,
     /// Scores at 40M frames in the order of [`Strategy::PAPER`], read off the authors' figure to within 2% of its axes.
@@ -15,7 +15,7 @@ pub struct Reference {
 pub const FRAMES: u64 = 40_000_000;
 
 /// All nine, in the paper's order.
-pub const NINE: [Reference; 9] = [
+pub const NINE: [PaperScores; 9] = [
     reference("alien", [1286.0, 1360.0, 1421.0]),
     reference("battle_zone", [3674.0, 5973.0, 5858.0]),
     reference("boxing", [84.0, 77.0, 80.0]),
@@ -36,11 +36,11 @@ pub const PAIRS: [(Strategy, Strategy, Option<f64>); 5] = [
     (Strategy::VER, Strategy::REAPER, None),
 ];
 
-const fn reference(game: &'static str, paper: [f64; 3]) -> Reference {
-    Reference { game, paper }
+const fn reference(game: &'static str, paper: [f64; 3]) -> PaperScores {
+    PaperScores { game, paper }
 }
 
-impl Reference {
+impl PaperScores {
     /// What is known of a game; none if it is not one of the nine.
     pub fn of(game: &str) -> Option<&'static Self> {
         NINE.iter().find(|reference| reference.game == game)
@@ -59,7 +59,7 @@ mod tests {
     #[test]
     fn the_papers_readings_give_gains_near_those_of_its_text() {
         let gain = |a: Strategy, b: Strategy| {
-            let score = |game: Reference, strategy| game.score(strategy).unwrap();
+            let score = |game: PaperScores, strategy| game.score(strategy).unwrap();
             let gains = NINE.map(|game| 100.0 * (score(game, a) / score(game, b) - 1.0));
             (gains.iter().sum::<f64>() / 9.0, gains)
         };
@@ -75,6 +75,6 @@ mod tests {
     fn the_games_are_known_and_have_random_and_human_scores() {
         assert!(NINE.iter().all(|reference| envs::canonical(reference.game).unwrap() == reference.game));
         assert!(NINE.iter().all(|reference| stats::atari::Reference::of(reference.game).is_some()));
-        assert!(Reference::of("pong").is_none());
+        assert!(PaperScores::of("pong").is_none());
     }
 }

@@ -6,8 +6,8 @@ use settings::units::grouped;
 use stats::atari;
 
 use super::gains::{Board, Gain, Improvement, Measure, Middle};
-use super::reference::{FRAMES, Reference};
-use super::results::{Point, Scored, finals, pooled};
+use super::reference::{FRAMES, PaperScores};
+use super::results::{ScorePoint, Scored, finals, pooled};
 use crate::figure::Figure;
 use crate::options::Options;
 
@@ -46,11 +46,11 @@ pub fn scores(figure: &mut Figure, sweep: &Sweep, scored: &[Scored], frames: u64
         let ours = strategies.iter().map(|&strategy| match finals(scored, game, strategy).as_slice() {
             [] => "–".to_owned(),
             points => {
-                let Point { mean, stderr, .. } = pooled(points);
+                let ScorePoint { mean, stderr, .. } = pooled(points);
                 format!("{mean:.1} ± {stderr:.1}")
             }
         });
-        let known = Reference::of(game);
+        let known = PaperScores::of(game);
         let players = atari::Reference::of(game);
         let number = |number: Option<f64>| number.map_or("–".to_owned(), |number| number.to_string());
         let paper = strategies.iter().map(|&strategy| number(known.and_then(|known| known.score(strategy))));

@@ -3,7 +3,7 @@
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use super::{EPISODES, Episode, Setup};
+use super::{EPISODES, MazeEpisode, Setup};
 use crate::experience::{Experience, Tally};
 use crate::statistics::mean_and_error;
 
@@ -25,7 +25,7 @@ pub fn learn_all(setups: &[Setup], seeds: u64, seed: u64) -> (Vec<Tally>, Vec<Ru
 pub struct Runs {
     pub setup: Setup,
     /// By run, then by episode.
-    pub episodes: Vec<Vec<Episode>>,
+    pub episodes: Vec<Vec<MazeEpisode>>,
 }
 
 impl Runs {
@@ -42,7 +42,7 @@ impl Runs {
 
     /// The mean length of the last ten episodes of each run.
     pub fn last_lengths(&self) -> Vec<f64> {
-        let last = |run: &Vec<Episode>| {
+        let last = |run: &Vec<MazeEpisode>| {
             let last = &run[run.len().saturating_sub(LAST)..];
             last.iter().map(|episode| episode.steps as f64).sum::<f64>() / last.len() as f64
         };
@@ -79,7 +79,7 @@ impl Runs {
     /// Rows of a file of episodes, one for each.
     pub fn episode_rows(&self) -> impl Iterator<Item = Vec<String>> {
         self.episodes.iter().enumerate().flat_map(move |(run, episodes)| {
-            episodes.iter().enumerate().map(move |(episode, Episode { steps, terminated })| {
+            episodes.iter().enumerate().map(move |(episode, MazeEpisode { steps, terminated })| {
                 [self.names(), cells![run, episode, steps, u8::from(*terminated)]].concat()
             })
         })

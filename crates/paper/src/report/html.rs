@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anyhow::Result;
 
 use super::{ABOUT, TITLE, conditions, missing, verdict};
-use crate::figure::{Claim, Figure, Table};
+use crate::figure::{Claim, Figure, FigureTable};
 
 /// Narrow columns first; a table that is wider than the page scrolls by itself. Pictures are on white, as printed.
 const STYLE: &str = "\
@@ -91,7 +91,7 @@ fn section(out: &mut String, figure: &Figure, picture: &dyn Fn(&str) -> Result<S
         *out += "<details><summary>Settings</summary>\n";
         let rows = figure.settings.iter().map(|(key, text)| vec![key.clone(), text.clone()]).collect();
         let columns = ["setting", "value"].map(str::to_owned).to_vec();
-        table(out, &Table { caption: String::new(), columns, rows });
+        table(out, &FigureTable { caption: String::new(), columns, rows });
         *out += "</details>\n";
     }
     *out += "</section>\n";
@@ -116,7 +116,7 @@ fn verdict_cell(claim: &Claim) -> String {
     format!("<td class=\"{word}\">{word}</td>")
 }
 
-fn table(out: &mut String, table: &Table) {
+fn table(out: &mut String, table: &FigureTable) {
     let cells = |cells: &[String], tag: &str| -> String {
         cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect()
     };

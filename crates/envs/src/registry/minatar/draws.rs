@@ -38,7 +38,7 @@ impl Draws for ChaCha8Rng {
 
 /// A recorded random number.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Draw {
+pub enum RandomDraw {
     /// A uniform number from [0, 1).
     Uniform(f64),
     /// An integer.
@@ -47,12 +47,12 @@ pub enum Draw {
     Number(f64),
 }
 
-impl fmt::Display for Draw {
+impl fmt::Display for RandomDraw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Draw::Uniform(number) => write!(f, "the uniform {number}"),
-            Draw::Integer(integer) => write!(f, "the integer {integer}"),
-            Draw::Number(number) => write!(f, "{number}"),
+            RandomDraw::Uniform(number) => write!(f, "the uniform {number}"),
+            RandomDraw::Integer(integer) => write!(f, "the integer {integer}"),
+            RandomDraw::Number(number) => write!(f, "{number}"),
         }
     }
 }
@@ -80,7 +80,7 @@ impl fmt::Display for Request {
 pub enum DrawError {
     /// The next draw has another kind, or is out of range.
     #[error("draw {position} is {draw}, but the game asks for {request}")]
-    Other { position: usize, draw: Draw, request: Request },
+    Other { position: usize, draw: RandomDraw, request: Request },
     /// The record is too short.
     #[error("all {count} draws are used, but the game asks for {request}")]
     Missing { count: usize, request: Request },
@@ -92,13 +92,13 @@ pub enum DrawError {
 /// Draws from a record. After the first disagreement the numbers mean nothing, and [`Recorded::check`] is an error.
 #[derive(Debug)]
 pub(super) struct Recorded {
-    draws: Vec<Draw>,
+    draws: Vec<RandomDraw>,
     used: usize,
     error: Option<DrawError>,
 }
 
 impl Recorded {
-    pub(super) fn new(draws: Vec<Draw>) -> Self {
+    pub(super) fn new(draws: Vec<RandomDraw>) -> Self {
         Self { draws, used: 0, error: None }
     }
 
@@ -117,7 +117,7 @@ impl Recorded {
     }
 
     /// The next draw, as `read` understands it.
-    fn next<T>(&mut self, request: Request, read: impl FnOnce(Draw) -> Option<T>) -> Option<T> {
+    fn next<T>(&mut self, request: Request, read: impl FnOnce(RandomDraw) -> Option<T>) -> Option<T> {
         if self.error.is_some() {
             return None;
         }
@@ -138,8 +138,10 @@ impl Draws for Recorded {
     /// Draws a number for every probability, as the package does.
     fn chance(&mut self, probability: f64) -> bool {
         let uniform = self.next(Request::Uniform, |draw| match draw {
-            Draw::Uniform(number) | Draw::Number(number) => (0.0..1.0).contains(&number).then_some(number),
-            Draw::Integer(_) => None,
+            RandomDraw::Uniform(number) | RandomDraw::Number(number) => {
+                (0.0..1.0).contains(&number).then_some(number)
+            }
+            RandomDraw::Integer(_) => None,
         });
         uniform.is_some_and(|uniform| uniform < probability)
     }
@@ -147,9 +149,9 @@ impl Draws for Recorded {
     fn integer(&mut self, range: Range<u8>) -> u8 {
         let first = range.start;
         let integer = self.next(Request::Integer(range.clone()), |draw| match draw {
-            Draw::Integer(integer) => range.contains(&integer).then_some(integer),
-            Draw::Number(number) => range.into_iter().find(|&integer| f64::from(integer) == number),
-            Draw::Uniform(_) => None,
+            RandomDraw::Integer(integer) => range.contains(&integer).then_some(integer),
+            RandomDraw::Number(number) => range.into_iter().find(|&integer| f64::from(integer) == number),
+            RandomDraw::Uniform(_) => None,
         });
         integer.unwrap_or(first)
     }
@@ -159,7 +161,7 @@ impl Draws for Recorded {
 mod tests {
     use super::*;
 
-    fn recorded(draws: &[Draw]) -> Recorded {
+    fn recorded(draws: &[RandomDraw]) -> Recorded {
         Recorded::new(draws.to_vec())
     }
 
@@ -169,8 +171,12 @@ mod tests {
 
     #[test]
     fn recorded_numbers_come_in_order() {
-        let mut draws =
-            recorded(&[Draw::Uniform(0.1), Draw::Integer(3), Draw::Number(0.75), Draw::Number(2.0)]);
+        let mut draws = recorded(&[
+            RandomDraw::Uniform(0.1),
+            RandomDraw::Integer(3),
+            RandomDraw::Number(0.75),
+            RandomDraw::Number(2.0),
+        ]);
         assert!(!draws.chance(0.1), "0.1 is not below 0.1");
         assert_eq!(draws.integer(0..4), 3);
         assert!(draws.check_end().is_err());
@@ -181,21 +187,26 @@ mod tests {
 
     #[test]
     fn a_draw_that_does_not_fit_is_named() {
-        let mut draws = recorded(&[Draw::Uniform(0.5), Draw::Integer(3)]);
+        let mut draws = recorded(&[RandomDraw::Uniform(0.5), RandomDraw::Integer(3)]);
         assert!(draws.chance(0.6));
         assert!(!draws.chance(1.0));
         assert_eq!(message(&draws), "draw 2 is the integer 3, but the game asks for a uniform in [0, 1)");
         draws.integer(0..8);
         assert_eq!(draws.check_end(), Ok(()), "nothing is used after an error");
 
-        for draw in [Draw::Integer(8), Draw::Integer(0), Draw::Uniform(0.5), Draw::Number(1.5)] {
+        for draw in [
+            RandomDraw::Integer(8),
+            RandomDraw::Integer(0),
+            RandomDraw::Uniform(0.5),
+            RandomDraw::Number(1.5),
+        ] {
             let mut draws = recorded(&[draw]);
             assert_eq!(draws.integer(1..8), 1);
             let expected = format!("draw 1 is {draw}, but the game asks for an integer from 1 to 7");
             assert_eq!(message(&draws), expected);
         }
         for number in [1.0, -0.1, f64::NAN] {
-            let mut draws = recorded(&[Draw::Number(number)]);
+            let mut draws = recorded(&[RandomDraw::Number(number)]);
             draws.chance(0.5);
             assert!(draws.check().is_err(), "{number}");
         }
@@ -203,7 +214,7 @@ mod tests {
 
     #[test]
     fn missing_and_unused_draws_are_counted() {
-        let mut draws = recorded(&[Draw::Uniform(0.5)]);
+        let mut draws = recorded(&[RandomDraw::Uniform(0.5)]);
         assert_eq!(draws.check_end().unwrap_err().to_string(), "1 of 1 draws are left over");
         draws.chance(0.5);
         draws.chance(0.5);

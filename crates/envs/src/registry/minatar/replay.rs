@@ -6,16 +6,16 @@ use super::draws::Recorded;
 use super::{FULL, GAMES, Game, Listed, Play, Played, Rules};
 use crate::Observation;
 
-pub use super::draws::{Draw, DrawError, Request};
+pub use super::draws::{DrawError, RandomDraw, Request};
 
 /// A recorded game in progress, without a time limit.
-pub struct Replay {
+pub struct RecordedGame {
     game: Box<dyn Playback>,
     play: Play,
     draws: Recorded,
 }
 
-impl Replay {
+impl RecordedGame {
     /// Number of actions: no-op, left, up, right, down and fire. All games accept all of them.
     pub const ACTIONS: usize = FULL.len();
 
@@ -24,8 +24,13 @@ impl Replay {
         GAMES.iter().map(short_name)
     }
 
-    /// A replay of a game of [`Replay::games`] that must be reset before its first step. `None` for another name.
-    pub fn new(game: &str, sticky_actions: f64, difficulty_ramping: bool, draws: Vec<Draw>) -> Option<Self> {
+    /// A replay of a game of [`RecordedGame::games`] that must be reset before its first step. `None` for another name.
+    pub fn new(
+        game: &str,
+        sticky_actions: f64,
+        difficulty_ramping: bool,
+        draws: Vec<RandomDraw>,
+    ) -> Option<Self> {
         let listed = GAMES.iter().find(|listed| short_name(listed) == game)?;
         let play = Play { actions: FULL, sticky_actions, ramping: difficulty_ramping, time_limit: 0 };
         Some(Self { game: (listed.playback)(), play, draws: Recorded::new(draws) })
@@ -48,7 +53,7 @@ impl Replay {
         Ok((reward, terminated))
     }
 
-    /// The shape of [`Replay::observe`].
+    /// The shape of [`RecordedGame::observe`].
     pub fn observation(&self) -> Observation {
         board::observation(self.game.channels())
     }
