@@ -27,7 +27,9 @@ def flags_are_translated_through_every_rename(_root: Path, _folder: Path) -> Non
 def a_rename_applies_to_commits_before_it(root: Path, _folder: Path) -> None:
     new, parent = git(root, "rev-list", "-2", "--first-parent", "HEAD").stdout.split()
     subject = git(root, "log", "-1", "--format=%s", new).stdout.strip()
-    for key in (new, subject):
+    # An earlier commit may have the same subject, such as that of a regenerated page.
+    is_unique = git(root, "log", "--format=%s", new).stdout.splitlines().count(subject) == 1
+    for key in (new, subject) if is_unique else (new,):
         assert dialect_of(parent, root, {key: {"a": "b"}}).word("a") == "b"
         assert dialect_of(new, root, {key: {"a": "b"}}).word("a") == "a"
 
