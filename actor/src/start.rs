@@ -97,6 +97,7 @@ impl Args {
             telemetry::exit_with_parent();
         }
         // One libtorch thread per process, because many actors share the cores.
+        agents::keep_freed_memory();
         tch::set_num_threads(1);
         if self.lanes == Some(0) {
             bail!("--lanes is 0, must be at least 1");
@@ -184,6 +185,9 @@ impl Args {
             "this actor does not know the learner's network: run the same version of quiver on both",
         )?;
         let mut rng = seed::generator(resolved.settings.seed, Purpose::Weights, &[]);
+        if let Some(warning) = agents::device::precision_warning(architecture.precision, tch::Device::Cpu) {
+            warn!("{warning}");
+        }
         let network = QNetwork::random(architecture, tch::Device::Cpu, &mut rng)?;
         let (metrics, health, stop) = (metrics.clone(), health.clone(), stop.clone());
         let credentials = credentials.clone();

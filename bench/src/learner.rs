@@ -99,5 +99,6 @@ fn batch(size: i64, actions: i64) -> TensorBatch {
         inner: None,
         weights: Some(Tensor::ones([size], (Kind::Double, Device::Cpu))),
         reliabilities: None,
+        ahead: None,
     }
 }

@@ -121,6 +121,7 @@ fn main() {
 /// Runs the requested benchmarks, and prints each section when it is complete.
 fn run(args: &Args) -> Result<()> {
     // As a run does by default, and so that a core of ours is compared with a core of libtorch.
+    agents::keep_freed_memory();
     tch::set_num_threads(1);
     let machine = machine::facts();
     if !args.json {

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use agents::{Agent, InnerSteps, Returns, TensorBatch, network};
+use agents::{Agent, InnerSteps, Returns, StateFormat, TensorBatch};
 use replay::Taken;
 use replay::codec::{DecodeError, Decoder};
 use settings::Settings;
-use settings::networks::NetworkInput;
-use tch::{Device, Tensor};
+use tch::Tensor;
 
 /// The inner steps of the transitions of a batch, padded to the same number for each.
 struct InnerBuffers {
@@ -44,12 +43,12 @@ impl InnerBuffers {
         self.states.resize(end * state_bytes, 0);
     }
 
-    fn tensors(&self, input: &NetworkInput, device: Device) -> InnerSteps {
-        let shaped = |tensor: Tensor| tensor.view([-1, self.width as i64]).to_device(device);
+    fn tensors(&self, format: &StateFormat) -> InnerSteps {
+        let shaped = |tensor: Tensor| tensor.view([-1, self.width as i64]);
         InnerSteps {
-            states: network::states(input, &self.states, self.actions.len(), device),
-            actions: shaped(Tensor::from_slice(&self.actions)),
-            weights: shaped(Tensor::from_slice(&self.weights)),
+            states: format.tensor(&self.states, self.actions.len()),
+            actions: shaped(format.upload(&Tensor::from_slice(&self.actions))),
+            weights: shaped(format.row(&self.weights)),
         }
     }
 
@@ -130,19 +129,20 @@ impl TransitionDecoder {
         self.reliabilities.push(reliability);
     }
 
-    /// Builds the batch of all transitions added since the last call, in the network's `input` format on `device`.
-    pub fn finish(&mut self, input: &NetworkInput, device: Device, weights: Option<&[f64]>) -> TensorBatch {
+    /// Builds the batch of all transitions added since the last call, in the network's format.
+    pub fn finish(&mut self, format: &StateFormat, weights: Option<&[f64]>) -> TensorBatch {
         let count = self.actions.len();
         let batch = TensorBatch {
-            states: network::states(input, &self.states, count, device),
-            actions: Tensor::from_slice(&self.actions).to_device(device),
-            returns: Tensor::from_slice(&self.sums).to_device(device),
-            discounts: Tensor::from_slice(&self.discounts).to_device(device),
-            next_states: network::states(input, &self.next_states, count, device),
-            inner: self.inner.as_ref().map(|inner| inner.tensors(input, device)),
-            weights: weights.map(|weights| Tensor::from_slice(weights).to_device(device)),
+            states: format.tensor(&self.states, count),
+            actions: format.upload(&Tensor::from_slice(&self.actions)),
+            returns: format.row(&self.sums),
+            discounts: format.row(&self.discounts),
+            next_states: format.tensor(&self.next_states, count),
+            inner: self.inner.as_ref().map(|inner| inner.tensors(format)),
+            weights: weights.map(|weights| format.row(weights)),
             reliabilities: (self.reliabilities.len() == count && count > 0)
                 .then(|| self.reliabilities.clone()),
+            ahead: None,
         };
         self.clear();
         batch

@@ -1,15 +1,17 @@
 //! The learner's networks, optimizer, and its gradient step.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use agents::parameters::WeightsError;
-use agents::{Adam, Agent, Architecture, Networks, Pass, QNetwork, TensorBatch};
+use agents::{
+    Adam, Agent, Ahead, Architecture, Pass, PassNumbers, QNetwork, TargetValues, TensorBatch, adam,
+};
 use envs::Spec;
 use rand::Rng;
 use run::averages::UpdateMetrics;
 use settings::Settings;
 use settings::networks::Mismatch;
-use tch::{Device, Kind};
+use tch::{Device, Kind, Tensor};
 use value::priority::Priority;
 
 /// Agent, online and target network, optimizer, and the number of updates.
@@ -18,6 +20,7 @@ pub struct Learner {
     agent: Arc<dyn Agent>,
     online: QNetwork,
     target: QNetwork,
+    shared_target: SharedTarget,
     adam: Adam,
     updates: u64,
     /// Training episodes that ended.
@@ -26,6 +29,42 @@ pub struct Learner {
     learning_rate: f64,
     learning_rate_decay: f64,
     gradient_clamp: f64,
+}
+
+/// The target network for threads that prepare batches: they compute its values ahead of the update.
+#[derive(Clone, Debug)]
+pub struct SharedTarget {
+    agent: Arc<dyn Agent>,
+    /// The network, and how many there were before it.
+    newest: Arc<Mutex<(u64, QNetwork)>>,
+}
+
+impl SharedTarget {
+    fn new(agent: Arc<dyn Agent>, target: &QNetwork) -> Self {
+        Self { agent, newest: Arc::new(Mutex::new((0, target.share()))) }
+    }
+
+    fn version(&self) -> u64 {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Takes over a new target network.
+    fn replace(&self, target: &QNetwork) {
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        *newest = (newest.0 + 1, target.share());
+    }
+
+    /// Adds what the newest target network says of a batch to it. On a GPU this would only queue the same work earlier, so it does
+    /// nothing there.
+    pub fn value_ahead(&self, batch: &mut TensorBatch) {
+        let (version, target) = {
+            let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+            (newest.0, newest.1.share())
+        };
+        if target.device() == Device::Cpu {
+            batch.ahead = Some(Ahead { version, values: self.agent.target_values(&target, batch) });
+        }
+    }
 }
 
 /// What triggers a copy of the online network to the target network.
@@ -81,6 +120,7 @@ impl Learner {
         let target = online.duplicate();
         let adam = Adam::new(online.parameters(), settings.adam_epsilon);
         Ok(Self {
+            shared_target: SharedTarget::new(agent.clone(), &target),
             agent,
             online,
             target,
@@ -129,19 +169,35 @@ impl Learner {
         }
     }
 
+    /// The target network for threads that prepare batches.
+    pub fn shared_target(&self) -> SharedTarget {
+        self.shared_target.clone()
+    }
+
     fn copy_target(&mut self) {
-        self.target.parameters_mut().copy_from(self.online.parameters());
+        // A new network: other threads may still compute with the old one.
+        self.target = self.online.duplicate();
+        self.shared_target.replace(&self.target);
     }
 
     /// Targets, TD errors, Q-values and loss of the current networks on this batch, without a gradient step.
     ///
     /// Changes nothing and builds no autograd graph.
     pub fn evaluate_loss(&self, batch: &TensorBatch) -> Pass {
-        tch::no_grad(|| self.agent.pass(self.networks(), batch))
+        tch::no_grad(|| self.pass(batch))
     }
 
-    fn networks(&self) -> Networks<'_> {
-        Networks { online: &self.online, target: &self.target }
+    fn pass(&self, batch: &TensorBatch) -> Pass {
+        let computed: TargetValues;
+        let target = match &batch.ahead {
+            // Exact: the target network has not changed since.
+            Some(ahead) if ahead.version == self.shared_target.version() => &ahead.values,
+            _ => {
+                computed = self.agent.target_values(&self.target, batch);
+                &computed
+            }
+        };
+        self.agent.pass(&self.online, target, batch)
     }
 
     /// One gradient step. `progress`, the share of the run that is done, sets the learning rate.
@@ -149,42 +205,78 @@ impl Learner {
     /// If the loss, the gradient or a priority is not finite, nothing changes and the run should end: the weights are
     /// still those of the last good update.
     pub fn update(&mut self, batch: &TensorBatch, progress: f64) -> Result<Update, Diverged> {
-        let pass = self.agent.pass(self.networks(), batch);
-        let loss = pass.loss.double_value(&[]);
-        let gradient = self.online.parameters().gradient(&pass.loss);
-        let squares = gradient.iter().map(|part| part.norm().double_value(&[]).powi(2));
-        let gradient_norm = squares.sum::<f64>().sqrt();
-        let diverged = |quantity| Diverged { update: self.updates, quantity, loss, gradient_norm };
-        for (quantity, value) in [("the loss", loss), ("the gradient", gradient_norm)] {
-            if !value.is_finite() {
-                return Err(diverged(quantity));
-            }
+        let pass = self.pass(batch);
+        let gradient = self.online.gradient(&pass.loss);
+        let norm = adam::norm(&gradient);
+        let on_device = self.online.device() != Device::Cpu;
+        if on_device {
+            // Queued before the host knows whether the numbers are finite, so that it waits once: for the read below.
+            let finite = finite(&pass, &norm);
+            self.step(&gradient, progress, Some(&finite));
         }
-        let priorities = self.agent.priorities(&pass, batch).into_iter().map(Priority::try_new);
-        let priorities = priorities.collect::<Result<_, _>>().map_err(|_| diverged("a priority"))?;
-        let learning_rate_factor = 1.0 - (1.0 - self.learning_rate_decay) * progress.clamp(0.0, 1.0);
-        let clamp = (self.gradient_clamp > 0.0).then_some(self.gradient_clamp);
-        self.adam.step(
-            self.online.parameters_mut(),
-            &gradient,
-            clamp,
-            self.learning_rate * learning_rate_factor,
-        );
+        let numbers = PassNumbers::read(&pass, &norm, batch);
+        let priorities = self.checked_priorities(&numbers, batch);
+        if on_device && priorities.is_err() {
+            self.adam.undo_count();
+        }
+        let priorities = priorities?;
+        if !on_device {
+            self.step(&gradient, progress, None);
+        }
         self.updates += 1;
         if let TargetPeriod::Updates(period) = self.target_period
             && self.updates.is_multiple_of(period)
         {
             self.copy_target();
         }
-        let metrics = UpdateMetrics {
-            loss,
-            td_error: pass.td_errors.abs().mean(Kind::Double).double_value(&[]),
-            q: pass.q.mean(Kind::Double).double_value(&[]),
-            entropy: self.agent.entropy(&pass.q).mean(Kind::Double).double_value(&[]),
-            gradient_norm,
+        Ok(Update { priorities, metrics: self.metrics(&numbers) })
+    }
+
+    /// Applies a gradient; on a GPU only if `finite` is true there.
+    fn step(&mut self, gradient: &[Tensor], progress: f64, finite: Option<&Tensor>) {
+        let factor = 1.0 - (1.0 - self.learning_rate_decay) * progress.clamp(0.0, 1.0);
+        let learning_rate = self.learning_rate * factor;
+        let clamp = (self.gradient_clamp > 0.0).then_some(self.gradient_clamp);
+        let parameters = self.online.parameters_mut();
+        match finite {
+            Some(finite) => self.adam.step_if(finite, parameters, gradient, clamp, learning_rate),
+            None => self.adam.step(parameters, gradient, clamp, learning_rate),
+        }
+    }
+
+    /// The new priorities, if everything that the update computed is finite.
+    fn checked_priorities(
+        &self,
+        numbers: &PassNumbers,
+        batch: &TensorBatch,
+    ) -> Result<Vec<Priority>, Diverged> {
+        let PassNumbers { loss, gradient_norm, .. } = *numbers;
+        let diverged = |quantity| Diverged { update: self.updates, quantity, loss, gradient_norm };
+        for (quantity, is_finite) in [
+            ("the loss", loss.is_finite()),
+            ("the gradient", gradient_norm.is_finite()),
+            ("a priority", numbers.is_finite()),
+        ] {
+            if !is_finite {
+                return Err(diverged(quantity));
+            }
+        }
+        let priorities = self.agent.priorities(numbers, batch.reliabilities.as_deref());
+        let priorities = priorities.into_iter().map(Priority::try_new).collect::<Result<_, _>>();
+        priorities.map_err(|_| diverged("a priority"))
+    }
+
+    fn metrics(&self, numbers: &PassNumbers) -> UpdateMetrics {
+        let mean = |values: &mut dyn Iterator<Item = f64>, count: usize| values.sum::<f64>() / count as f64;
+        let rows = numbers.actions.len();
+        UpdateMetrics {
+            loss: numbers.loss,
+            td_error: mean(&mut numbers.td_errors.iter().map(|error| error.abs()), rows),
+            q: mean(&mut numbers.q.iter().copied(), numbers.q.len()),
+            entropy: mean(&mut numbers.rows().map(|q| self.agent.entropy(q)), rows),
+            gradient_norm: numbers.gradient_norm,
             importance_weight: 1.0,
-        };
-        Ok(Update { priorities, metrics })
+        }
     }
 
     /// The weights of online and target network and the optimizer's state, each as safetensors.
@@ -204,8 +296,16 @@ impl Learner {
     ) -> Result<(), WeightsError> {
         self.online.load(weights)?;
         self.target.load(target)?;
+        self.shared_target.replace(&self.target);
         self.adam.load_safetensors(optimizer)?;
         (self.updates, self.episodes) = (updates, episodes);
         Ok(())
     }
+}
+
+/// Whether everything that an update computed is finite, as a boolean tensor on its device.
+fn finite(pass: &Pass, norm: &Tensor) -> Tensor {
+    let sums =
+        [pass.loss.detach(), norm.shallow_clone(), pass.td_errors.sum(Kind::Float), pass.q.sum(Kind::Float)];
+    Tensor::stack(&sums, 0).isfinite().all()
 }

@@ -2,7 +2,7 @@
 //!
 //! [`trainer`] is one training step: it takes a batch from a [`replay`], calls the [`learner`] to update the networks, and
 //! sends the new priorities back. That replay is a store in this process ([`local`], used by lockstep) or the pool of
-//! remote shards ([`remote`], fed by [`prefetcher`]). [`batch`] turns stored transitions into tensors; [`importance`]
+//! remote shards ([`remote`], fed by [`prefetcher`] and [`unpack`]). [`batch`] turns stored transitions into tensors; [`importance`]
 //! computes their weights. [`journal`] and [`checkpoint`] write the run's files.
 //!
 //! The process around the trainer: [`training_thread`] is its training thread, [`priorities`] sends priorities to the shards,
@@ -31,6 +31,7 @@ pub mod remote;
 pub mod scores;
 pub mod start;
 pub mod training_thread;
+pub mod unpack;
 
 pub use batch::TransitionDecoder;
 pub use learner::{Learner, Update};

@@ -17,6 +17,8 @@ pub struct LocalReplay {
     store: Store,
     limiter: RateLimiter,
     assembler: BatchAssembler,
+    /// Batches built so far, over the whole run.
+    batches: u64,
     rng: ChaCha8Rng,
     settings: Settings,
 }
@@ -36,7 +38,8 @@ impl LocalReplay {
             .context("lockstep needs samples per insert: set --samples-per-insert to a number")?;
         let limiter = RateLimiter::new(Some(ratio), settings.min_size.0, settings.batch_size as u64, None)?;
         let assembler = BatchAssembler::for_learner(settings, spec, learner);
-        Ok(Self { store, limiter, assembler, rng, settings: settings.clone() })
+        let batches = learner.updates();
+        Ok(Self { store, limiter, assembler, batches, rng, settings: settings.clone() })
     }
 
     pub fn store(&self) -> &Store {
@@ -103,7 +106,8 @@ impl Replay for LocalReplay {
             )?;
             self.assembler.add(0, draw, item.lead(), item.frames(), item.steps(), reliability)?;
         }
-        Ok(Some(self.assembler.finish(|_| 1.0)))
+        self.batches += 1;
+        Ok(Some(self.assembler.finish(self.batches - 1, |_| 1.0)))
     }
 
     fn update_priorities(&mut self, updates: Vec<(ItemId, Priority)>) {

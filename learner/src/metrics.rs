@@ -13,7 +13,7 @@ use crate::scores::ScoreGauges;
 const SECONDS: (f64, f64, usize) = (0.0005, 2.0, 16);
 
 /// Labels of the stages that are timed besides waiting and training.
-const STAGES: [&str; 4] = ["sample", "decode", "assemble", "publish"];
+const STAGES: [&str; 5] = ["sample", "decode", "assemble", "target", "publish"];
 
 /// Labels of what the learner can be blocked on.
 pub const BLOCKED_ON: [&str; 4] = ["shards", "filling", "inserts", "evaluation"];
@@ -28,7 +28,7 @@ telemetry::metrics! {
         pub update_seconds: Histogram =
             new.histogram("quiver_learner_update_seconds", "Time of one gradient step in libtorch", SECONDS),
         pub prepare_seconds: Histogram =
-            new.histogram("quiver_learner_prepare_seconds", "Time to sample and decode one batch", SECONDS),
+            new.histogram("quiver_learner_prepare_seconds", "Time to sample and unpack one batch", SECONDS),
         pub wait_seconds: Counter =
             new.sum("quiver_learner_batch_wait_seconds_total", "Time that the training thread was blocked on a batch"),
         pub stage_seconds: CounterVec = new.sums(

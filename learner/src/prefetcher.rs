@@ -1,9 +1,9 @@
-//! Prepares batches ahead of the update: rate control, sampling over all shards, decoding.
+//! Draws batches ahead of the update: rate control and sampling over all shards.
 //!
 //! One task owns the shards ([`ShardPool`]) and the state of samples per insert. It draws a batch when the ratio allows
-//! it and a permit is free, decodes it on a blocking thread into the tensors of the update, and passes it to the
-//! training thread, for which at most `prefetch_batches` may wait. An item that can't be decoded is removed from its
-//! shard and another one drawn. While sampling is blocked, the task polls the shards and reports what it is blocked on.
+//! it and a permit is free, and starts a job that unpacks it ([`crate::unpack`]). The training thread awaits the jobs in order; at
+//! most `prefetch_batches` may be unpacked or wait for it. While sampling is blocked, the task polls the shards and reports
+//! what it is blocked on.
 #![allow(clippy::disallowed_methods, reason = "the learner's process measures its work")]
 
 use std::sync::Arc;
@@ -14,16 +14,17 @@ use coordinator::control::{BlockedOn, ShardCount};
 use coordinator::pool::{ShardBatch, ShardPool};
 use envs::Spec;
 use rand_chacha::ChaCha8Rng;
-use replay::{LaneKey, ReplayStatus};
+use replay::ReplayStatus;
 use settings::{Resolved, Settings};
 use telemetry::Health;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::metrics::Metrics;
-use crate::priorities::Priorities;
-use crate::replay::{BatchAssembler, ItemId, Sampled};
+use crate::replay::Sampled;
+use crate::unpack::{Drawn, Unpacker};
 
 /// The channel to the training thread. After a failure it carries the reason, and nothing after that.
 pub type Batches = mpsc::Sender<Result<Prefetched, String>>;
@@ -46,10 +47,11 @@ const STUCK_MAX: Duration = Duration::from_secs(30);
 /// How often the missing items of a batch are drawn again before the batch is abandoned.
 const REDRAWS_MAX: usize = 16;
 
-/// A batch that is ready to train on, and its permit.
+/// A batch that is being unpacked or ready to train on, and its permit.
 #[derive(Debug)]
 pub struct Prefetched {
-    pub sampled: Sampled,
+    /// Its result is `None` if the batch was abandoned.
+    pub job: JoinHandle<Option<Sampled>>,
     /// Dropped when the training thread takes the batch, which lets the prefetcher prepare another one.
     pub permit: OwnedSemaphorePermit,
 }
@@ -84,8 +86,9 @@ pub struct StatusSenders {
 /// Draws batches ahead of the training thread.
 pub struct Prefetcher {
     parts: PrefetcherParts,
-    /// `None` while a blocking thread decodes into it.
-    assembler: Option<BatchAssembler>,
+    unpacker: Unpacker,
+    /// Batches drawn so far, over the whole run.
+    drawn: u64,
     blocked_on: Option<String>,
     /// Start of the current wait, and when it was last logged.
     waiting_since: Option<(Instant, Instant)>,
@@ -102,18 +105,16 @@ pub struct PrefetcherParts {
     /// The environment's shape, which the shards need.
     pub environment: Spec,
     pub rng: ChaCha8Rng,
-    /// Sends removals of items that can't be decoded.
-    pub priorities: Priorities,
     pub metrics: Arc<Metrics>,
     pub health: Health,
     pub publish: StatusSenders,
 }
 
 impl Prefetcher {
-    /// A prefetcher that builds batches with `assembler`.
-    pub fn new(parts: PrefetcherParts, assembler: BatchAssembler) -> Self {
+    /// A prefetcher that unpacks batches with `unpacker`. The run has drawn `drawn` batches before.
+    pub fn new(parts: PrefetcherParts, unpacker: Unpacker, drawn: u64) -> Self {
         parts.metrics.set_targets(&parts.settings, parts.pool.len());
-        Self { parts, assembler: Some(assembler), blocked_on: None, waiting_since: None, stuck: None }
+        Self { parts, unpacker, drawn, blocked_on: None, waiting_since: None, stuck: None }
     }
 
     /// Prepares batches until training is over, then waits for the end of the run and tells the shards.
@@ -145,11 +146,12 @@ impl Prefetcher {
                     }
                 }
             };
+            let abandoned = self.unpacker.take_abandoned();
+            self.parts.pool.control.undo_sampled(abandoned);
             self.wait_until_allowed().await?;
-            let started = Instant::now();
-            let Some(sampled) = self.prepare().await? else { continue };
-            self.parts.metrics.prepare_seconds.observe(started.elapsed().as_secs_f64());
-            if batches.send(Ok(Prefetched { sampled, permit })).await.is_err() {
+            let Some(drawn) = self.draw().await? else { continue };
+            let job = self.unpacker.start(drawn).await;
+            if batches.send(Ok(Prefetched { job, permit })).await.is_err() {
                 return Ok(());
             }
         }
@@ -242,70 +244,47 @@ impl Prefetcher {
         Ok(())
     }
 
-    /// Draws and decodes one batch; `None` if the shards became unreachable meanwhile.
-    async fn prepare(&mut self) -> Result<Option<Sampled>, String> {
+    /// Draws the items of one batch; `None` if the shards became unreachable meanwhile.
+    async fn draw(&mut self) -> Result<Option<Drawn>, String> {
+        let started = Instant::now();
         let wanted = self.parts.settings.batch_size;
         // Counted before the draw, so that the allowances granted with it include this batch.
         self.parts.pool.control.sampled(wanted as u64);
         let mut masses = self.parts.pool.control.masses();
-        let mut draws = 0;
+        let (mut items, mut draws): (Vec<ShardBatch>, _) = (Vec::new(), 0);
+        let count = |items: &[ShardBatch]| items.iter().map(|items| items.batch.len()).sum::<usize>();
         while draws < REDRAWS_MAX && !masses.is_empty() {
             draws += 1;
-
-            let missing = wanted - self.assembler().len();
+            let missing = wanted - count(&items);
             // Strata only make sense over a whole batch.
             let stratified = self.parts.settings.stratified && missing == wanted;
             let points = masses.draw(missing, stratified, &mut self.parts.rng);
-            let started = Instant::now();
-            let drawn = self.parts.pool.draw(&points, &mut masses).await?;
-            self.parts.metrics.add_stage_time("sample", started);
+            let asked = Instant::now();
+            items.extend(self.parts.pool.draw(&points, &mut masses).await?);
+            self.parts.metrics.add_stage_time("sample", asked);
             self.publish();
-            if self.assembler().shards().any(|shard| masses.share(shard) <= 0.0) {
+            if items.iter().any(|items| masses.share(items.shard) <= 0.0) {
                 // A shard that gave some of the items became unreachable: their probabilities are no longer known.
-                self.assembler().clear();
+                items.clear();
             }
-            let started = Instant::now();
-            self.decode(drawn).await;
-            self.parts.metrics.add_stage_time("decode", started);
-            if self.assembler().len() == wanted {
-                let started = Instant::now();
-                let sampled = self.assembler().finish(|shard| masses.share(shard));
-                self.parts.metrics.add_stage_time("assemble", started);
-                return Ok(Some(sampled));
+            if count(&items) == wanted {
+                let shares = (0..self.parts.pool.len()).map(|shard| masses.share(shard)).collect();
+                let number = self.drawn;
+                self.drawn += 1;
+                return Ok(Some(Drawn { items, shares, number, started }));
             }
         }
-        let (items, reachable) = (self.assembler().len(), self.parts.pool.control.present().count());
+        let reachable = self.parts.pool.control.present().count();
         warn!(
-            items,
+            items = count(&items),
             batch_size = wanted,
             draws,
             reachable,
-            "batch incomplete: shards unreachable or items undecodable; retrying"
+            "batch incomplete: shards unreachable; retrying"
         );
-        self.assembler().clear();
         self.parts.pool.control.undo_sampled(wanted as u64);
         sleep(UNREACHABLE_PAUSE).await;
         Ok(None)
-    }
-
-    fn assembler(&mut self) -> &mut BatchAssembler {
-        self.assembler.as_mut().expect("given back after each use")
-    }
-
-    /// Decodes on a blocking thread, and asks the shards to remove items that can't be decoded.
-    async fn decode(&mut self, drawn: Vec<ShardBatch>) {
-        let mut assembler = self.assembler.take().expect("given back after each use");
-        let work = move || {
-            let undecodable = decode(&mut assembler, &drawn);
-            (assembler, undecodable)
-        };
-        let (assembler, undecodable) =
-            tokio::task::spawn_blocking(work).await.expect("decoding does not panic");
-        self.assembler = Some(assembler);
-        if !undecodable.is_empty() {
-            self.parts.metrics.undecodable.inc_by(undecodable.len() as u64);
-            self.parts.priorities.remove(undecodable);
-        }
     }
 
     fn publish(&self) {
@@ -316,27 +295,4 @@ impl Prefetcher {
         self.parts.publish.status.send_replace(status);
         self.parts.publish.counted.send_replace(counted);
     }
-}
-
-/// Adds the drawn items to the batch, and returns those that can't be decoded.
-fn decode(assembler: &mut BatchAssembler, drawn: &[ShardBatch]) -> Vec<ItemId> {
-    let mut undecodable = Vec::new();
-    for ShardBatch { shard, batch } in drawn {
-        for item in batch.items() {
-            let added = assembler.add(
-                *shard,
-                item.draw(),
-                item.lead(),
-                item.frames(),
-                item.steps(),
-                item.reliability(),
-            );
-            if let Err(error) = added {
-                let LaneKey { actor, incarnation, lane } = item.lane();
-                warn!(shard, actor, incarnation, lane, %error, "undecodable item removed from its shard");
-                undecodable.push((*shard, item.key()));
-            }
-        }
-    }
-    undecodable
 }

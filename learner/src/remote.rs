@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use replay::ReplayStatus;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
@@ -15,7 +15,8 @@ use value::priority::Priority;
 use crate::metrics::Metrics;
 use crate::prefetcher::{Prefetched, Prefetcher, PrefetcherParts, RunCounts, RunPhase};
 use crate::priorities::Priorities;
-use crate::replay::{BatchAssembler, ItemId, Replay, Sampled};
+use crate::replay::{ItemId, Replay, Sampled};
+use crate::unpack::Unpacker;
 
 /// How long [`Replay::sample`] waits for a batch before the training thread does its periodic work.
 const SAMPLE_WAIT: Duration = Duration::from_millis(100);
@@ -26,6 +27,8 @@ const BATCHES_MAX: usize = 1024;
 /// The training thread's handle to the prefetcher.
 pub struct RemoteReplay {
     batches: mpsc::Receiver<Result<Prefetched, String>>,
+    /// The next batch, while it is unpacked.
+    next: Option<Prefetched>,
     status: watch::Receiver<ReplayStatus>,
     counted: watch::Receiver<RunCounts>,
     priorities: Priorities,
@@ -41,21 +44,28 @@ pub struct RemoteReplay {
 }
 
 impl RemoteReplay {
-    /// Starts a prefetcher on the runtime.
-    pub fn start(parts: PrefetcherParts, assembler: BatchAssembler, handle: Handle) -> Self {
+    /// Starts a prefetcher on the runtime. The learner has made `updates` updates before.
+    pub fn start(
+        parts: PrefetcherParts,
+        unpacker: Unpacker,
+        priorities: Priorities,
+        updates: u64,
+        handle: Handle,
+    ) -> Self {
         let (sender, batches) = mpsc::channel(BATCHES_MAX);
         let (phase, phases) = watch::channel(RunPhase::Training);
         Self {
             batches,
+            next: None,
             status: parts.publish.status.subscribe(),
             counted: parts.publish.counted.subscribe(),
-            priorities: parts.priorities.clone(),
+            priorities,
             phase,
             metrics: parts.metrics.clone(),
             batch_size: parts.settings.batch_size as u64,
-            batches_before: assembler.batches(),
+            batches_before: updates,
             newest: (0, 0.0),
-            prefetcher: Some(handle.spawn(Prefetcher::new(parts, assembler).run(sender, phases))),
+            prefetcher: Some(handle.spawn(Prefetcher::new(parts, unpacker, updates).run(sender, phases))),
             handle,
         }
     }
@@ -92,20 +102,32 @@ impl RemoteReplay {
 impl Replay for RemoteReplay {
     fn sample(&mut self) -> Result<Option<Sampled>> {
         let asked = Instant::now();
-        let received = self.handle.block_on(async { timeout(SAMPLE_WAIT, self.batches.recv()).await });
+        let (batches, next) = (&mut self.batches, &mut self.next);
+        let unpacked = async {
+            let prefetched = match next {
+                Some(prefetched) => prefetched,
+                None => match batches.recv().await {
+                    Some(Ok(prefetched)) => next.insert(prefetched),
+                    Some(Err(reason)) => bail!(reason),
+                    None => bail!(
+                        "internal error: the prefetcher task ended; see the log above, and resume the run"
+                    ),
+                },
+            };
+            (&mut prefetched.job).await.context(
+                "internal error: a batch could not be unpacked; see the log above, and resume the run",
+            )
+        };
+        let unpacked = self.handle.block_on(async { timeout(SAMPLE_WAIT, unpacked).await });
         self.metrics.wait_seconds.inc_by(asked.elapsed().as_secs_f64());
-        match received {
-            // Dropping the permit lets the prefetcher prepare the next batch during this update.
-            Ok(Some(Ok(Prefetched { sampled, permit: _ }))) => {
-                self.newest = (sampled.number, sampled.age_inserts);
-                Ok(Some(sampled))
-            }
-            Ok(Some(Err(reason))) => bail!(reason),
-            Ok(None) => {
-                bail!("internal error: the prefetcher task ended; see the log above, and resume the run")
-            }
-            Err(_) => Ok(None),
+        let Ok(unpacked) = unpacked else { return Ok(None) };
+        // Dropping the permit lets the prefetcher draw another batch during this update.
+        self.next = None;
+        let sampled = unpacked?;
+        if let Some(sampled) = &sampled {
+            self.newest = (sampled.number, sampled.age_inserts);
         }
+        Ok(sampled)
     }
 
     fn update_priorities(&mut self, updates: Vec<(ItemId, Priority)>) {

@@ -3,14 +3,12 @@
 //! [`crate::local`] implements [`Replay`] over a store in this process, [`crate::remote`] over the pool of remote
 //! shards. Both turn sampled items into a batch with the same [`BatchAssembler`].
 
-use agents::TensorBatch;
+use agents::{StateFormat, TensorBatch};
 use anyhow::Result;
 use envs::Spec;
 use replay::codec::DecodeError;
 use replay::{Draw, ItemKey, ReplayStatus, Taken};
 use settings::Settings;
-use settings::networks::NetworkInput;
-use tch::Device;
 use value::priority::Priority;
 
 use crate::batch::TransitionDecoder;
@@ -48,10 +46,8 @@ pub struct Sampled {
 pub struct BatchAssembler {
     decoder: TransitionDecoder,
     importance: Importance,
-    input: NetworkInput,
-    device: Device,
+    format: StateFormat,
     items: Vec<AssembledItem>,
-    batches: u64,
 }
 
 /// An item of the batch that is being assembled.
@@ -61,22 +57,15 @@ struct AssembledItem {
 }
 
 impl BatchAssembler {
-    /// An assembler for a learner's network. Batch numbers continue from the learner's number of updates.
+    /// An assembler for a learner's network.
     pub fn for_learner(settings: &Settings, spec: &Spec, learner: &Learner) -> Self {
         let online = learner.online();
         Self {
             decoder: TransitionDecoder::new(settings, spec.observation.bytes()),
             importance: Importance::new(settings),
-            input: online.architecture().input,
-            device: online.device(),
+            format: online.state_format(),
             items: Vec::new(),
-            batches: learner.updates(),
         }
-    }
-
-    /// Batches built so far, over the whole run.
-    pub fn batches(&self) -> u64 {
-        self.batches
     }
 
     /// Decodes an item drawn by a shard. After an error the batch is unchanged.
@@ -95,41 +84,26 @@ impl BatchAssembler {
         Ok(())
     }
 
-    /// Items added so far.
-    pub fn len(&self) -> usize {
-        self.items.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.items.is_empty()
-    }
-
-    /// The shards of the items added so far.
-    pub fn shards(&self) -> impl Iterator<Item = usize> {
-        self.items.iter().map(|item| item.shard)
-    }
-
     /// Drops the items added so far.
     pub fn clear(&mut self) {
         self.decoder.clear();
         self.items.clear();
     }
 
-    /// Builds the batch. `share` is the probability with which one draw falls on a shard.
-    pub fn finish(&mut self, share: impl Fn(usize) -> f64) -> Sampled {
+    /// Builds the batch. The run has built `number` batches before it, and `share` is the probability with which one draw falls on a
+    /// shard.
+    pub fn finish(&mut self, number: u64, share: impl Fn(usize) -> f64) -> Sampled {
         let items = std::mem::take(&mut self.items);
-        let weights = self.importance.exponent(self.batches).map(|exponent| {
+        let weights = self.importance.exponent(number).map(|exponent| {
             let probability = |item: &AssembledItem| share(item.shard) * item.draw.probability;
             importance::weights(&items.iter().map(probability).collect::<Vec<_>>(), exponent)
         });
         let mean = |weights: &Vec<f64>| weights.iter().sum::<f64>() / weights.len() as f64;
-        let number = self.batches;
-        self.batches += 1;
         Sampled {
             importance_weight: weights.as_ref().map_or(1.0, mean),
             age_inserts: items.iter().map(|item| item.draw.age_inserts as f64).sum::<f64>()
                 / items.len() as f64,
-            batch: self.decoder.finish(&self.input, self.device, weights.as_deref()),
+            batch: self.decoder.finish(&self.format, weights.as_deref()),
             items: items.iter().map(|item| (item.shard, item.draw.key)).collect(),
             number,
         }

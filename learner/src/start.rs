@@ -30,6 +30,7 @@ use telemetry::{Health, TelemetryArgs};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::time::timeout;
+use tracing::warn;
 
 use crate::checkpoint::RunState;
 use crate::divergence;
@@ -45,6 +46,7 @@ use crate::remote::RemoteReplay;
 use crate::replay::BatchAssembler;
 use crate::trainer::Trainer;
 use crate::training_thread::{ProcessHandles, RunMembers, TrainingThread};
+use crate::unpack::Unpacker;
 
 /// Samples from replay shards, trains, and publishes weights to actors.
 ///
@@ -102,6 +104,9 @@ Example, each in a terminal of its own:
 
 /// How often a learner that discovers its shards checks whether it must stop.
 const STOP_POLL_EVERY: Duration = Duration::from_millis(200);
+
+/// Batches that are unpacked at the same time. More would only wait for the same cores.
+const UNPACKED_AT_A_TIME_MAX: usize = 8;
 
 /// Credentials for calls to shards, and authentication of callers.
 struct Access {
@@ -231,15 +236,19 @@ impl Args {
             adjusted: hub.watch_settings(),
             environment: spec,
             rng: seed::generator(resolved.settings.seed, Purpose::Sampling, &[incarnation.into()]),
-            priorities: Priorities::spawn(updaters, metrics.clone()),
             metrics: metrics.clone(),
             health: health.clone(),
             publish: StatusSenders { status, counted: watch::Sender::new(RunCounts::default()) },
             settings: resolved.settings.clone(),
         };
-        let assembler = BatchAssembler::for_learner(&parts.settings, &parts.environment, &learner);
+        let priorities = Priorities::spawn(updaters, metrics.clone());
+        let assembler = |_| BatchAssembler::for_learner(&parts.settings, &parts.environment, &learner);
+        let assemblers =
+            (0..parts.settings.prefetch_batches.min(UNPACKED_AT_A_TIME_MAX)).map(assembler).collect();
+        let unpacker =
+            Unpacker::new(assemblers, learner.shared_target(), priorities.clone(), metrics.clone());
         let handle = runtime.handle().clone();
-        let replay = RemoteReplay::start(parts, assembler, handle.clone());
+        let replay = RemoteReplay::start(parts, unpacker, priorities, learner.updates(), handle.clone());
         health.ready();
         events.send(&Event::Ready { run_dir: journal.path().to_owned(), frames: journal.state.frames });
         let members = RunMembers { hub, reports, evaluations: Evaluations::new(incarnation) };
@@ -272,10 +281,15 @@ fn make_learner(resolved: &Resolved) -> Result<(Spec, Learner)> {
     if settings.lockstep {
         bail!("these settings are for lockstep: run 'quiver train --lockstep', or set lockstep = false");
     }
+    agents::keep_freed_memory();
     tch::set_num_threads(settings.torch_threads as i32);
     let spec = envs::make(&resolved.game, &settings.environment(), settings.seed)?.spec().clone();
     let mut rng = seed::generator(settings.seed, Purpose::Weights, &[]);
-    let learner = Learner::new(settings, &spec, agents::device::open(settings.device)?, &mut rng)?;
+    let device = agents::device::open(settings.device)?;
+    if let Some(warning) = agents::device::precision_warning(settings.precision, device) {
+        warn!("{warning}");
+    }
+    let learner = Learner::new(settings, &spec, device, &mut rng)?;
     Ok((spec, learner))
 }
 

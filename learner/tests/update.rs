@@ -1,6 +1,7 @@
 //! The learner on batches from a real store.
 
 use agents::TensorBatch;
+use agents::read::{self, numbers};
 use envs::{Element, Observation, Spec};
 use learner::{Learner, TransitionDecoder};
 use rand::{Rng, SeedableRng};
@@ -8,8 +9,8 @@ use rand_chacha::ChaCha8Rng;
 use replay::testing::{LaneBuilder, NOOP, one_step};
 use replay::{InitialPriority, LaneKey, NewItem, Store, Taken};
 use settings::Settings;
-use settings::choices::{NStepEntropy, RewardClip, TerminationReward};
-use tch::{Device, Kind, Tensor};
+use settings::choices::{NStepEntropy, Precision, RewardClip, TerminationReward};
+use tch::Device;
 
 fn settings() -> Settings {
     let mut settings = Settings::paper();
@@ -60,11 +61,7 @@ fn batch(settings: &Settings, learner: &Learner, count: usize, rng: &mut impl Rn
         decoder.add(item.lead(), item.frames(), item.steps()).unwrap();
     }
     let online = learner.online();
-    decoder.finish(&online.architecture().input, online.device(), None)
-}
-
-fn numbers(tensor: &Tensor) -> Vec<f64> {
-    Vec::try_from(&tensor.to_kind(Kind::Double).reshape([-1])).unwrap()
+    decoder.finish(&online.state_format(), None)
 }
 
 #[test]
@@ -78,8 +75,8 @@ fn a_batch_holds_the_frames_actions_and_returns_of_its_transitions() {
         assert_eq!(states[2 * row], (number - 1.0).max(0.0), "the first frame is repeated");
         assert_eq!([next[2 * row], next[2 * row + 1]], [number, number + 1.0]);
         assert_eq!(returns[row], number * 10.0);
-        assert_eq!(discounts[row], if number == 10.0 { 0.0 } else { settings.discount });
-        assert_eq!(batch.actions.int64_value(&[row as i64]), number as i64 % 2);
+        assert_eq!(discounts[row], if number == 10.0 { 0.0 } else { f64::from(settings.discount as f32) });
+        assert_eq!(numbers(&batch.actions)[row], (number as i64 % 2) as f64);
     }
 }
 
@@ -105,9 +102,9 @@ fn without_a_terminal_mask_a_terminal_transition_bootstraps_from_the_last_observ
     }
     let learner = learner(&settings);
     let online = learner.online();
-    let batch = decoder.finish(&online.architecture().input, online.device(), None);
+    let batch = decoder.finish(&online.state_format(), None);
     let (next, returns) = (numbers(&batch.next_states), numbers(&batch.returns));
-    assert_eq!(numbers(&batch.discounts), [settings.discount; 32]);
+    assert_eq!(numbers(&batch.discounts), [f64::from(settings.discount as f32); 32]);
     for row in 0..32 {
         let expected = if next[2 * row + 1] == 9.0 { ([8.0, 9.0], -5.0) } else { ([7.0, 8.0], 1.0) };
         assert_eq!(([next[2 * row], next[2 * row + 1]], returns[row]), expected);
@@ -143,7 +140,7 @@ fn batch_of(settings: &Settings, store: &mut Store, learner: &Learner) -> Tensor
         decoder.add(item.lead(), item.frames(), item.steps()).unwrap();
     }
     let online = learner.online();
-    decoder.finish(&online.architecture().input, online.device(), None)
+    decoder.finish(&online.state_format(), None)
 }
 
 #[test]
@@ -176,12 +173,12 @@ fn a_batch_holds_the_inner_steps_of_its_windows_and_masks_those_after_an_end() {
             assert_eq!(states[4 * row..][..4], expected.0, "row of state {number}");
             assert_eq!(actions[2 * row..][..2], expected.1, "row of state {number}");
             let is = &weights[2 * row..][..2];
-            assert!(is.iter().zip(expected.2).all(|(is, w)| (is - w).abs() < 1e-15), "{is:?}");
+            assert!(is.iter().zip(expected.2).all(|(is, w)| (is - w).abs() < 1e-7), "{is:?}");
             let length = (5.0 - number).min(3.0) as i32;
             let rewards: f64 = (0..length).map(|k| gamma.powi(k)).sum();
-            assert!((returns[row] - rewards).abs() < 1e-12, "no entropy of the behaviour");
+            assert!((returns[row] - rewards).abs() < 1e-6, "no entropy of the behaviour");
             let ended = end.terminated && number > 1.0;
-            assert!((discounts[row] - if ended { 0.0 } else { gamma.powi(length) }).abs() < 1e-12);
+            assert!((discounts[row] - if ended { 0.0 } else { gamma.powi(length) }).abs() < 1e-7);
         }
         assert_eq!(seen, [false, true, true, true, true]);
     }
@@ -229,7 +226,7 @@ fn a_frame_that_can_not_be_decoded_leaves_the_batch_unchanged() {
     let item = store.item(0, draws[0].key).unwrap();
     assert!(decoder.add(item.lead(), item.frames(), item.steps()).is_err());
     let online = learner.online();
-    let empty = decoder.finish(&online.architecture().input, online.device(), None);
+    let empty = decoder.finish(&online.state_format(), None);
     assert_eq!(empty.actions.size(), [0]);
 }
 
@@ -324,6 +321,70 @@ fn examining_computes_what_the_update_will_and_changes_nothing() {
     let taken = pass.q.gather(1, &batch.actions.unsqueeze(1), false).squeeze_dim(1);
     assert_eq!(numbers(&(&pass.targets - taken)), numbers(&pass.td_errors));
     let update = learner.update(&batch, 0.0).unwrap();
-    assert_eq!(pass.loss.double_value(&[]), update.metrics.loss);
-    assert_eq!(pass.td_errors.abs().mean(Kind::Double).double_value(&[]), update.metrics.td_error);
+    assert_eq!(numbers(&pass.loss)[0], update.metrics.loss);
+    let errors = numbers(&pass.td_errors);
+    let mean = errors.iter().map(|error| error.abs()).sum::<f64>() / errors.len() as f64;
+    assert_eq!(mean, update.metrics.td_error);
+}
+
+#[test]
+fn an_update_reads_from_the_device_once() {
+    for precision in [Precision::F32, Precision::Bf16] {
+        let settings = Settings { precision, ..settings() };
+        let mut learner = learner(&settings);
+        let batch = batch(&settings, &learner, 16, &mut ChaCha8Rng::seed_from_u64(7));
+        let before = read::count();
+        learner.update(&batch, 0.0).unwrap();
+        assert_eq!(read::count() - before, 1, "{precision}");
+    }
+}
+
+#[test]
+fn target_values_computed_ahead_change_nothing_and_expire_with_their_network() {
+    for algorithm in [settings::algorithms::SOFT_DQN, settings::algorithms::MUNCHAUSEN_DQN] {
+        let settings = Settings { algorithm, ..settings() };
+        let (mut plain, mut ahead) = (learner(&settings), learner(&settings));
+        let mut batch = batch(&settings, &plain, 16, &mut ChaCha8Rng::seed_from_u64(8));
+        // The target network is copied after five updates: from then on these values are another network's.
+        ahead.shared_target().value_ahead(&mut batch);
+        assert!(batch.ahead.is_some());
+        for _ in 0..12 {
+            ahead.update(&batch, 0.0).unwrap();
+        }
+        batch.ahead = None;
+        for _ in 0..12 {
+            plain.update(&batch, 0.0).unwrap();
+        }
+        assert_eq!(plain.save(), ahead.save());
+        // After a restart too.
+        let saved = plain.save();
+        let [weights, target, optimizer] = saved.each_ref().map(Vec::as_slice);
+        let mut restored = learner(&settings);
+        let shared = restored.shared_target();
+        shared.value_ahead(&mut batch);
+        restored.restore((12, 0), [weights, target, optimizer]).unwrap();
+        restored.update(&batch, 0.0).unwrap();
+        batch.ahead = None;
+        plain.update(&batch, 0.0).unwrap();
+        assert_eq!(plain.save(), restored.save());
+    }
+}
+
+#[test]
+fn matrices_in_bf16_learn_the_same_values_within_their_precision() {
+    let trained = |precision| {
+        let settings = Settings { precision, learning_rate: 1e-3, discount: 0.0, ..settings() };
+        let mut learner = learner(&settings);
+        let batch = batch(&settings, &learner, 32, &mut ChaCha8Rng::seed_from_u64(4));
+        for _ in 0..500 {
+            learner.update(&batch, 0.0).unwrap();
+        }
+        numbers(&learner.evaluate_loss(&batch).q)
+    };
+    let (full, half) = (trained(Precision::F32), trained(Precision::Bf16));
+    assert_ne!(full, half);
+    let scale = full.iter().map(|q| q.abs()).fold(0.0, f64::max);
+    for (full, half) in full.iter().zip(&half) {
+        assert!((full - half).abs() < 0.1 * scale, "{full} and {half}, the largest is {scale}");
+    }
 }

@@ -3,10 +3,12 @@
 //! tch does not expose the moments of libtorch's own optimizer, and a run that can't save them can't be resumed exactly.
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
-use crate::memory::{floats, floats_mut};
-use crate::parameters::{Parameters, WeightsError};
+use crate::kernels::{self, AdamStep, Bf16};
+use crate::memory::{elements, elements_mut};
+use crate::parameters::{FlatMut, Parameters, WeightsError};
+use crate::read;
 
 const BETA1: f64 = 0.9;
 const BETA2: f64 = 0.999;
@@ -44,18 +46,45 @@ impl Adam {
         if learning_rate == 0.0 {
             return;
         }
+        let line = self.next_line(learning_rate);
+        let clamp = clamp.unwrap_or(f64::INFINITY);
+        tch::no_grad(|| {
+            if self.step_on_cpu(parameters, gradient, clamp, line).is_none() {
+                self.step_on_device(parameters, gradient, clamp, line, None);
+            }
+        });
+    }
+
+    /// A step on any device that changes nothing if `finite`, a boolean tensor, is false: the host does not wait for it.
+    pub fn step_if(
+        &mut self,
+        finite: &Tensor,
+        parameters: &mut Parameters,
+        gradient: &[Tensor],
+        clamp: Option<f64>,
+        learning_rate: f64,
+    ) {
+        if learning_rate == 0.0 {
+            return;
+        }
+        let line = self.next_line(learning_rate);
+        let clamp = clamp.unwrap_or(f64::INFINITY);
+        tch::no_grad(|| self.step_on_device(parameters, gradient, clamp, line, Some(finite)));
+    }
+
+    /// Takes back the count of a step that [`Adam::step_if`] has not applied.
+    pub fn undo_count(&mut self) {
+        self.step -= 1;
+    }
+
+    /// Counts a step, and returns the denominator of its update.
+    fn next_line(&mut self, learning_rate: f64) -> Denominator {
         self.step += 1;
         let correction1 = 1.0 - BETA1.powf(self.step as f64);
         let correction2 = 1.0 - BETA2.powf(self.step as f64);
         // −lr/c₁ · m / (√v/√c₂ + ε) is written as m / (√v·slope + offset), so that one pass divides and adds.
         let factor = -correction1 / learning_rate;
-        let line = Denominator { slope: factor / correction2.sqrt(), offset: factor * self.epsilon };
-        let clamp = clamp.unwrap_or(f64::INFINITY);
-        tch::no_grad(|| {
-            if self.step_on_cpu(parameters, gradient, clamp as f32, line).is_none() {
-                self.step_on_device(parameters, gradient, clamp, line);
-            }
-        });
+        Denominator { slope: factor / correction2.sqrt(), offset: factor * self.epsilon }
     }
 
     /// One pass over memory; `None`, with nothing changed, if the tensors are not on the CPU.
@@ -63,22 +92,44 @@ impl Adam {
         &mut self,
         parameters: &mut Parameters,
         gradient: &[Tensor],
-        clamp: f32,
+        clamp: f64,
         line: Denominator,
     ) -> Option<()> {
+        let step = AdamStep {
+            clamp: clamp as f32,
+            rates: [(1.0 - BETA1) as f32, (1.0 - BETA2) as f32],
+            slope: line.slope as f32,
+            offset: line.offset as f32,
+        };
         let gradient: Vec<Tensor> = gradient.iter().map(Tensor::contiguous).collect();
-        let gradient = gradient.iter().map(floats).collect::<Option<Vec<_>>>()?;
-        let mut values = floats_mut(parameters.flat_mut())?;
-        let mut first = floats_mut(&mut self.first)?;
-        let mut second = floats_mut(&mut self.second)?;
+        let gradient = gradient.iter().map(Part::of).collect::<Option<Vec<_>>>()?;
+        let FlatMut { values, rounded } = parameters.flat_mut();
+        let mut values = elements_mut(values)?;
+        let mut rounded = rounded.map(elements_mut::<Bf16>).unwrap_or_default().unwrap_or_default();
+        let mut first = elements_mut(&mut self.first)?;
+        let mut second = elements_mut(&mut self.second)?;
         for part in gradient {
-            update(
-                part,
-                values.split_off_mut(..part.len())?,
-                first.split_off_mut(..part.len())?,
-                second.split_off_mut(..part.len())?,
-                (clamp, line.slope as f32, line.offset as f32),
-            );
+            let count = part.len();
+            let values = values.split_off_mut(..count)?;
+            let first = first.split_off_mut(..count)?;
+            let second = second.split_off_mut(..count)?;
+            let rounded = if rounded.is_empty() { &mut [] } else { rounded.split_off_mut(..count)? };
+            // In blocks, so that values are rounded while they are in the cache.
+            for start in (0..count).step_by(BLOCK) {
+                let range = start..(start + BLOCK).min(count);
+                let (m, v) = (&mut first[range.clone()], &mut second[range.clone()]);
+                match part {
+                    Part::Full(gradient) => {
+                        kernels::adam(step, &gradient[range.clone()], &mut values[range.clone()], m, v)
+                    }
+                    Part::Half(gradient) => {
+                        kernels::adam(step, &gradient[range.clone()], &mut values[range.clone()], m, v)
+                    }
+                }
+                if !rounded.is_empty() {
+                    kernels::round(&values[range.clone()], &mut rounded[range]);
+                }
+            }
         }
         Some(())
     }
@@ -89,18 +140,30 @@ impl Adam {
         gradient: &[Tensor],
         clamp: f64,
         line: Denominator,
+        finite: Option<&Tensor>,
     ) {
-        let parts: Vec<_> = gradient.iter().map(|part| part.reshape([-1])).collect();
-        let gradient = Tensor::cat(&parts, 0).clamp(-clamp, clamp);
-        let _ = self.first.lerp_(&gradient, 1.0 - BETA1);
-        let _ = self.second.lerp_(&gradient.square(), 1.0 - BETA2);
-        let below = self.second.sqrt() * line.slope + line.offset;
-        let _ = parameters.flat_mut().addcdiv_(&self.first, &below);
+        let gradient = flat(gradient).clamp(-clamp, clamp);
+        let FlatMut { values, rounded } = parameters.flat_mut();
+        let first = self.first.lerp(&gradient, 1.0 - BETA1);
+        let second = self.second.lerp(&gradient.square(), 1.0 - BETA2);
+        let below = second.sqrt() * line.slope + line.offset;
+        let changed = values.addcdiv(&first, &below);
+        let apply = |old: &mut Tensor, new: Tensor| match finite {
+            Some(finite) => old.copy_(&new.where_self(finite, old)),
+            None => old.copy_(&new),
+        };
+        apply(values, changed);
+        apply(&mut self.first, first);
+        apply(&mut self.second, second);
+        if let Some(rounded) = rounded {
+            rounded.copy_(values);
+        }
     }
 
     /// Moments and step count as a safetensors file.
     pub fn to_safetensors(&self) -> Vec<u8> {
-        let (first, second, step) = (bytes_of(&self.first), bytes_of(&self.second), self.step.to_le_bytes());
+        let (first, second, step) =
+            (read::bytes(&self.first), read::bytes(&self.second), self.step.to_le_bytes());
         let moment =
             |bytes| TensorView::new(Dtype::F32, vec![self.first.numel()], bytes).expect("lengths match");
         let step = TensorView::new(Dtype::I64, vec![], &step).expect("one number");
@@ -135,32 +198,49 @@ struct Denominator {
     offset: f64,
 }
 
-/// Moments below this are taken as zero: they move nothing, and arithmetic on denormal numbers is slow.
-const TINY: f32 = 1e-30;
+/// Elements that are updated before they are rounded.
+const BLOCK: usize = 4096;
 
-fn update(
-    gradient: &[f32],
-    values: &mut [f32],
-    first: &mut [f32],
-    second: &mut [f32],
-    (clamp, slope, offset): (f32, f32, f32),
-) {
-    const KEEP1: f32 = (1.0 - BETA1) as f32;
-    const KEEP2: f32 = (1.0 - BETA2) as f32;
-    for (((&g, value), m), v) in gradient.iter().zip(values).zip(first).zip(second) {
-        let g = g.max(-clamp).min(clamp);
-        let next = *m + (g - *m) * KEEP1;
-        *m = if next.abs() < TINY { 0.0 } else { next };
-        let next = *v + (g * g - *v) * KEEP2;
-        *v = if next < TINY { 0.0 } else { next };
-        *value += *m / (v.sqrt() * slope + offset);
+/// The gradient of one leaf in memory.
+#[derive(Clone, Copy)]
+enum Part<'a> {
+    Full(&'a [f32]),
+    Half(&'a [Bf16]),
+}
+
+impl<'a> Part<'a> {
+    fn of(tensor: &'a Tensor) -> Option<Self> {
+        elements(tensor).map(Part::Full).or_else(|| elements(tensor).map(Part::Half))
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Full(elements) => elements.len(),
+            Self::Half(elements) => elements.len(),
+        }
+    }
+
+    fn squared_norm(&self) -> f64 {
+        match self {
+            Self::Full(elements) => kernels::squared_norm(elements),
+            Self::Half(elements) => kernels::squared_norm(elements),
+        }
     }
 }
 
-fn bytes_of(tensor: &Tensor) -> Vec<u8> {
-    let mut bytes = vec![0; tensor.numel() * size_of::<f32>()];
-    tensor.to_device(Device::Cpu).copy_data_u8(&mut bytes, tensor.numel());
-    bytes
+/// The length of a gradient: on the CPU by one pass over memory, on a GPU as a tensor there.
+pub fn norm(gradient: &[Tensor]) -> Tensor {
+    let contiguous: Vec<Tensor> = gradient.iter().map(Tensor::contiguous).collect();
+    match contiguous.iter().map(Part::of).collect::<Option<Vec<_>>>() {
+        Some(parts) => Tensor::from(parts.iter().map(Part::squared_norm).sum::<f64>().sqrt() as f32),
+        None => flat(gradient).norm(),
+    }
+}
+
+/// A gradient in one row, f32.
+fn flat(gradient: &[Tensor]) -> Tensor {
+    let parts: Vec<_> = gradient.iter().map(|part| part.reshape([-1]).to_kind(Kind::Float)).collect();
+    Tensor::cat(&parts, 0)
 }
 
 #[cfg(test)]
@@ -170,7 +250,9 @@ mod tests {
     use crate::network::QNetwork;
     use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
+    use settings::choices::Precision;
     use settings::networks::{MLP, NetworkInput};
+    use tch::Device;
     use tch::nn::{self, OptimizerConfig};
 
     const SIZES: Architecture = Architecture {
@@ -178,6 +260,7 @@ mod tests {
         network: MLP,
         hidden: 8,
         head: Head { actions: 2, outputs_per_action: 1, dueling: false },
+        precision: Precision::F32,
     };
 
     fn network() -> QNetwork {
@@ -211,7 +294,7 @@ mod tests {
             (&theirs * row(&gradient)).sum(Kind::Float).backward();
             optimizer.step();
         }
-        let difference = (ours.parameters().flat() - &theirs).abs().max().double_value(&[]);
+        let difference = read::numbers(&(ours.parameters().flat() - &theirs).abs().max())[0];
         assert!(difference < 1e-5, "largest difference {difference}");
     }
 
@@ -235,11 +318,51 @@ mod tests {
             let gradient = gradient(one.parameters(), step);
             tch::no_grad(|| {
                 fused.step_on_cpu(one.parameters_mut(), &gradient, 2.0, line).unwrap();
-                plain.step_on_device(other.parameters_mut(), &gradient, 2.0, line);
+                plain.step_on_device(other.parameters_mut(), &gradient, 2.0, line, None);
             });
         }
-        let difference = (one.parameters().flat() - other.parameters().flat()).abs().max().double_value(&[]);
+        let difference = (one.parameters().flat() - other.parameters().flat()).abs().max();
+        let difference = read::numbers(&difference)[0];
         assert!(difference < 1e-5, "largest difference {difference}");
+    }
+
+    #[test]
+    fn a_step_on_the_device_is_applied_only_if_its_numbers_are_finite() {
+        let (mut plain, mut gated) = (network(), network());
+        let (mut adam, mut other) =
+            (Adam::new(plain.parameters(), 1e-8), Adam::new(gated.parameters(), 1e-8));
+        for step in 0..10 {
+            let gradient = gradient(plain.parameters(), step);
+            adam.step(plain.parameters_mut(), &gradient, Some(1.0), 1e-3);
+            let before = gated.parameters().to_safetensors();
+            let damaged: Vec<Tensor> = gradient.iter().map(|part| part * f64::NAN).collect();
+            other.step_if(&Tensor::from(false), gated.parameters_mut(), &damaged, Some(1.0), 1e-3);
+            other.undo_count();
+            assert_eq!(gated.parameters().to_safetensors(), before);
+            other.step_if(&Tensor::from(true), gated.parameters_mut(), &gradient, Some(1.0), 1e-3);
+        }
+        let difference = (plain.parameters().flat() - gated.parameters().flat()).abs().max();
+        let difference = read::numbers(&difference)[0];
+        assert!(difference < 1e-6, "largest difference {difference}");
+        assert_eq!(adam.step_count(), other.step_count());
+    }
+
+    #[test]
+    fn a_step_keeps_the_rounded_values_those_of_the_full_ones() {
+        let architecture = Architecture { precision: Precision::Bf16, ..SIZES };
+        let mut network =
+            QNetwork::random(architecture, Device::Cpu, &mut ChaCha8Rng::seed_from_u64(3)).unwrap();
+        let mut adam = Adam::new(network.parameters(), 1e-8);
+        let half = |part: Tensor| part.to_kind(Kind::BFloat16);
+        let gradient: Vec<Tensor> = gradient(network.parameters(), 1).into_iter().map(half).collect();
+        let norm = read::numbers(&norm(&gradient))[0];
+        let expected = read::numbers(&flat(&gradient).norm())[0];
+        assert!((norm - expected).abs() < 1e-4 * norm);
+        for _ in 0..3 {
+            adam.step(network.parameters_mut(), &gradient, None, 1e-2);
+        }
+        let FlatMut { values, rounded } = network.parameters_mut().flat_mut();
+        assert!(rounded.unwrap().equal(&values.to_kind(Kind::BFloat16)));
     }
 
     #[test]

@@ -4,11 +4,12 @@ use std::fmt;
 
 use settings::Settings;
 use settings::choices::Loss;
-use tch::{Device, Kind, Reduction, Tensor};
+use tch::{Kind, Reduction, Tensor};
 use value::Rho;
 use value::strategy::{PriorityInputs, Strategy};
 
 use crate::network::QNetwork;
+use crate::read;
 use crate::returns::Folded;
 
 /// What an algorithm decides. An implementation holds the settings it needs and no other state.
@@ -37,9 +38,9 @@ pub trait Agent: fmt::Debug + Send + Sync {
     /// β of the softmax policy in the targets; `None` if there is none. The algorithm's entry declares which.
     fn temperature(&self) -> Option<f64>;
 
-    /// Entropy of softmax(Q) in nats, one per row of Q-values: of the policy for soft-dqn, of the target policy for
+    /// Entropy of softmax(Q) in nats, from the Q-values of a state: of the policy for soft-dqn, of the target policy for
     /// munchausen-dqn, at temperature 1 for dqn.
-    fn entropy(&self, q: &Tensor) -> Tensor;
+    fn entropy(&self, q: &[f64]) -> f64;
 
     /// Extra reward of step `index` of an n-step window, such as an entropy bonus. `log_probability` is log μ(a|s) of
     /// the behaviour policy. The returned value must already be multiplied by `weight` = γ^index.
@@ -68,23 +69,38 @@ pub trait Agent: fmt::Debug + Send + Sync {
         folded.sum + folded.discount * next_q.map_or(0.0, |q| self.value(q))
     }
 
-    /// The targets of a batch, f64, without a graph.
-    fn targets(&self, networks: Networks<'_>, batch: &TensorBatch) -> Tensor;
+    /// Whether the targets use the target network's Q-values of the states themselves, and not only of the next ones.
+    fn uses_target_of_states(&self) -> bool {
+        false
+    }
+
+    /// What the target network says of a batch. It stays right until that network changes, so it can be computed ahead of the
+    /// update and on another thread.
+    fn target_values(&self, target: &QNetwork, batch: &TensorBatch) -> TargetValues {
+        let q = |states: &Tensor| self.q_values(target.forward(states));
+        tch::no_grad(|| TargetValues {
+            next: q(&batch.next_states),
+            states: self.uses_target_of_states().then(|| q(&batch.states)),
+            // With `double` these come from the online network, which changes with every update.
+            inner: batch.inner.as_ref().filter(|_| !self.learning().double).map(|inner| q(&inner.states)),
+        })
+    }
+
+    /// The targets of a batch, without a graph.
+    fn targets(&self, online: &QNetwork, target: &TargetValues, batch: &TensorBatch) -> Tensor;
 
     /// Loss, targets, TD errors and Q-values of a batch.
-    fn pass(&self, networks: Networks<'_>, batch: &TensorBatch) -> Pass {
-        let targets = tch::no_grad(|| self.targets(networks, batch));
-        let q = self.q_values(networks.online.forward(&batch.states));
+    fn pass(&self, online: &QNetwork, target: &TargetValues, batch: &TensorBatch) -> Pass {
+        let targets = tch::no_grad(|| self.targets(online, target, batch));
+        let q = self.q_values(online.forward(&batch.states));
         let taken = batch.taken(&q);
-        let errors = self.learning().loss(&taken, &targets.to_kind(Kind::Float));
+        let errors = self.learning().loss(&taken, &targets);
         let loss = match &batch.weights {
-            Some(weights) => (errors * weights.to_kind(Kind::Float)).mean(Kind::Float),
+            Some(weights) => (errors * weights).mean(Kind::Float),
             None => errors.mean(Kind::Float),
         };
-        tch::no_grad(|| {
-            let td_errors = &targets - taken.detach().to_kind(Kind::Double);
-            Pass { loss, targets, td_errors, q: q.detach().to_kind(Kind::Double) }
-        })
+        let td_errors = tch::no_grad(|| &targets - taken.detach());
+        Pass { loss, targets, td_errors, q: q.detach() }
     }
 
     /// The raw priority of an experience, before constant and exponent. `reliability` is what the shard reported of a stored item.
@@ -95,21 +111,17 @@ pub trait Agent: fmt::Debug + Send + Sync {
     }
 
     /// The new raw priorities of a batch that was just learned from.
-    fn priorities(&self, pass: &Pass, batch: &TensorBatch) -> Vec<f64> {
-        let (q, td_errors) = (numbers(&pass.q), numbers(&pass.td_errors));
-        let actions = numbers(&batch.actions);
-        let width = q.len() / actions.len().max(1);
-        let rows = q.chunks_exact(width.max(1)).zip(actions).zip(td_errors).enumerate();
-        rows.map(|(row, ((q, action), td))| {
-            let reliability = batch.reliabilities.as_ref().map(|reliabilities| reliabilities[row]);
-            self.priority(q, action as usize, td, reliability)
+    fn priorities(&self, pass: &PassNumbers, reliabilities: Option<&[f64]>) -> Vec<f64> {
+        let rows = pass.rows().zip(&pass.actions).zip(&pass.td_errors).enumerate();
+        rows.map(|(row, ((q, &action), &td))| {
+            self.priority(q, action, td, reliabilities.map(|reliabilities| reliabilities[row]))
         })
         .collect()
     }
 
     /// Q-values of states given as bytes, row by row, for acting.
     fn q_rows(&self, network: &QNetwork, states: &[u8], count: usize) -> Vec<f64> {
-        tch::no_grad(|| numbers(&self.q_values(network.forward(&network.states(states, count)))))
+        tch::no_grad(|| read::numbers(&self.q_values(network.forward(&network.states(states, count)))))
     }
 }
 
@@ -141,13 +153,22 @@ impl TdLearning {
     }
 }
 
-/// The two networks of a learner.
-#[derive(Clone, Copy, Debug)]
-pub struct Networks<'a> {
-    /// The network that learns and that actors follow.
-    pub online: &'a QNetwork,
-    /// The older copy that targets bootstrap from.
-    pub target: &'a QNetwork,
+/// What the target network says of a batch: Q-values, one row per state.
+#[derive(Debug)]
+pub struct TargetValues {
+    /// Of the states after the windows.
+    pub next: Tensor,
+    /// Of the states themselves, if the agent uses them ([`Agent::uses_target_of_states`]).
+    pub states: Option<Tensor>,
+    /// Of the inner steps, if the agent uses them and takes them from the target network.
+    pub inner: Option<Tensor>,
+}
+
+/// Target values and the version of the network that they are from.
+#[derive(Debug)]
+pub struct Ahead {
+    pub version: u64,
+    pub values: TargetValues,
 }
 
 /// Transitions as tensors on the networks' device.
@@ -157,18 +178,20 @@ pub struct TensorBatch {
     pub states: Tensor,
     /// Actions taken, i64.
     pub actions: Tensor,
-    /// n-step returns without the bootstrap, bonuses of the steps included; f64.
+    /// n-step returns without the bootstrap, bonuses of the steps included.
     pub returns: Tensor,
-    /// What the next state's value is multiplied by: γᵏ, or 0 after an end; f64.
+    /// What the next state's value is multiplied by: γᵏ, or 0 after an end.
     pub discounts: Tensor,
     /// States after the n-step window.
     pub next_states: Tensor,
     /// The steps between, if the agent uses them ([`Agent::uses_inner_steps`]) and windows have more than one step.
     pub inner: Option<InnerSteps>,
-    /// Importance weights, f64; `None` for all ones.
+    /// Importance weights; `None` for all ones.
     pub weights: Option<Tensor>,
     /// What the shards reported of each transition, if the strategy asked for it.
     pub reliabilities: Option<Vec<f64>>,
+    /// What the target network said of the batch when it was prepared, if it was asked.
+    pub ahead: Option<Ahead>,
 }
 
 /// The inner steps of a batch's windows: steps 1 to n − 1 of each, which have `n − 1` columns per row.
@@ -179,7 +202,7 @@ pub struct InnerSteps {
     pub states: Tensor,
     /// The actions taken in them, i64; row by row.
     pub actions: Tensor,
-    /// γᵏ, and 0 where a window ended earlier, which masks the step; f64, row by row.
+    /// γᵏ, and 0 where a window ended earlier, which masks the step; row by row.
     pub weights: Tensor,
 }
 
@@ -195,18 +218,46 @@ impl TensorBatch {
 pub struct Pass {
     /// The weighted mean loss, with its graph.
     pub loss: Tensor,
-    /// Targets of Q(s,a), f64.
+    /// Targets of Q(s,a).
     pub targets: Tensor,
-    /// TD errors, targets − Q(s,a); f64.
+    /// TD errors, targets − Q(s,a).
     pub td_errors: Tensor,
-    /// Q-values of the states, detached, f64.
+    /// Q-values of the states, detached.
     pub q: Tensor,
 }
 
-/// The elements of a tensor in f64, row by row.
-fn numbers(tensor: &Tensor) -> Vec<f64> {
-    let tensor = tensor.to_device(Device::Cpu).to_kind(Kind::Double);
-    let mut numbers = vec![0.0; tensor.numel()];
-    tensor.copy_data(&mut numbers, tensor.numel());
-    numbers
+/// The numbers of a pass that the learner needs, read from the device at once.
+#[derive(Clone, Debug)]
+pub struct PassNumbers {
+    pub loss: f64,
+    /// The length of the gradient.
+    pub gradient_norm: f64,
+    pub td_errors: Vec<f64>,
+    pub actions: Vec<usize>,
+    /// Q-values, row by row.
+    pub q: Vec<f64>,
+}
+
+impl PassNumbers {
+    /// Reads the numbers of a pass over a batch.
+    pub fn read(pass: &Pass, gradient_norm: &Tensor, batch: &TensorBatch) -> Self {
+        let read = read::floats(&[&pass.loss, gradient_norm, &pass.td_errors, &batch.actions, &pass.q]);
+        let mut numbers = read.into_iter().map(f64::from);
+        let mut take = |count: usize| -> Vec<f64> { numbers.by_ref().take(count).collect() };
+        let (scalars, count) = (take(2), batch.actions.numel());
+        let td_errors = take(count);
+        // An f32 holds every index of an action.
+        let actions = take(count).into_iter().map(|action| action as usize).collect();
+        Self { loss: scalars[0], gradient_norm: scalars[1], td_errors, actions, q: take(usize::MAX) }
+    }
+
+    /// The Q-values of each state.
+    pub fn rows(&self) -> impl Iterator<Item = &[f64]> {
+        self.q.chunks_exact((self.q.len() / self.actions.len().max(1)).max(1))
+    }
+
+    /// Whether everything that priorities are computed from is finite.
+    pub fn is_finite(&self) -> bool {
+        self.td_errors.iter().chain(&self.q).all(|number| number.is_finite())
+    }
 }

@@ -3,6 +3,7 @@
 use envs::Spec;
 use serde::{Deserialize, Serialize};
 use settings::Settings;
+use settings::choices::Precision;
 use settings::networks::{Mismatch, Network, NetworkInput};
 
 use crate::agent::Agent;
@@ -18,6 +19,14 @@ pub struct Architecture {
     pub hidden: i64,
     /// The output layers.
     pub head: Head,
+    /// What the matrices below the output layers are computed in.
+    #[serde(default = "f32")]
+    pub precision: Precision,
+}
+
+/// What a file of an older version means.
+fn f32() -> Precision {
+    Precision::F32
 }
 
 /// The output layers: as many numbers for each action as the agent asks for.
@@ -40,6 +49,8 @@ pub struct ParameterSpec {
     pub shape: Vec<i64>,
     /// Inputs per output, which sets the scale of the first values.
     pub fan_in: i64,
+    /// Whether it belongs to an output layer, which is computed in f32 whatever the precision.
+    pub is_output: bool,
 }
 
 impl Architecture {
@@ -52,24 +63,34 @@ impl Architecture {
             outputs_per_action: agent.outputs_per_action(),
             dueling: settings.dueling,
         };
-        Ok(Self { input, network: settings.network, hidden: settings.hidden_units as i64, head })
+        let hidden = settings.hidden_units as i64;
+        Ok(Self { input, network: settings.network, hidden, head, precision: settings.precision })
     }
 
     /// The parameters in order: weight and bias of each layer, bottom up.
     pub fn parameters(&self) -> Result<Vec<ParameterSpec>, Mismatch> {
         self.network.check(self.input)?;
         let mut specs = Vec::new();
-        let mut layer = |name: String, weight: Vec<i64>| {
+        let mut layer = |name: String, weight: Vec<i64>, is_output: bool| {
             let (outputs, fan_in) = (weight[0], weight[1..].iter().product());
-            specs.push(ParameterSpec { name: format!("{name}.weight"), shape: weight, fan_in });
-            specs.push(ParameterSpec { name: format!("{name}.bias"), shape: vec![outputs], fan_in });
+            specs.push(ParameterSpec { name: format!("{name}.weight"), shape: weight, fan_in, is_output });
+            specs.push(ParameterSpec {
+                name: format!("{name}.bias"),
+                shape: vec![outputs],
+                fan_in,
+                is_output,
+            });
         };
         let mut features = match self.input {
             NetworkInput::Vector(size) => size,
             NetworkInput::Image { mut channels, mut height, mut width } => {
                 for (index, convolution) in self.network.convolutions.iter().enumerate() {
                     let (kernel, stride) = (convolution.kernel, convolution.stride);
-                    layer(format!("conv{index}"), vec![convolution.channels, channels, kernel, kernel]);
+                    layer(
+                        format!("conv{index}"),
+                        vec![convolution.channels, channels, kernel, kernel],
+                        false,
+                    );
                     channels = convolution.channels;
                     height = (height - kernel) / stride + 1;
                     width = (width - kernel) / stride + 1;
@@ -78,7 +99,7 @@ impl Architecture {
             }
         };
         for index in 0..self.network.hidden_layers - 1 {
-            layer(format!("hidden{index}"), vec![self.hidden, features]);
+            layer(format!("hidden{index}"), vec![self.hidden, features], false);
             features = self.hidden;
         }
         let Head { actions, outputs_per_action, dueling } = self.head;
@@ -88,8 +109,8 @@ impl Architecture {
             ("value_hidden", "value", outputs_per_action),
         ];
         for (hidden, output, outputs) in streams.into_iter().take(if dueling { 2 } else { 1 }) {
-            layer(hidden.into(), vec![self.hidden, features]);
-            layer(output.into(), vec![outputs, self.hidden]);
+            layer(hidden.into(), vec![self.hidden, features], false);
+            layer(output.into(), vec![outputs, self.hidden], true);
         }
         Ok(specs)
     }
@@ -107,6 +128,7 @@ mod tests {
             network,
             hidden,
             head: Head { actions: 6, outputs_per_action: 1, dueling: false },
+            precision: Precision::F32,
         }
     }
 
@@ -125,7 +147,15 @@ mod tests {
     fn a_dueling_head_adds_a_hidden_layer_and_an_output_of_the_value() {
         let added = |input, network, hidden, outputs_per_action| {
             let head = |dueling| Head { actions: 6, outputs_per_action, dueling };
-            let of = |dueling| count(&Architecture { input, network, hidden, head: head(dueling) });
+            let of = |dueling| {
+                count(&Architecture {
+                    head: head(dueling),
+                    input,
+                    network,
+                    hidden,
+                    precision: Precision::F32,
+                })
+            };
             of(true) - of(false)
         };
         let pixels = NetworkInput::Image { channels: 4, height: 84, width: 84 };

@@ -1,7 +1,7 @@
 //! Which device tensors live on.
 
-use settings::choices;
-use tch::{Cuda, Device};
+use settings::choices::{self, Precision};
+use tch::{Cuda, Device, Tensor};
 
 /// The requested GPU does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +29,29 @@ fn cuda(number: usize) -> Result<Device, NoSuchDevice> {
     } else {
         Err(NoSuchDevice { requested: number, found })
     }
+}
+
+/// Why `precision` is a bad choice on this device, if it is.
+pub fn precision_warning(precision: Precision, device: Device) -> Option<&'static str> {
+    if precision == Precision::F32 || device != Device::Cpu {
+        return None;
+    }
+    // Processors with AMX have it too.
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512bf16") {
+        return None;
+    }
+    Some("precision is bf16, which this processor computes slowly, without avx512_bf16: use --precision f32")
+}
+
+/// Copies a tensor of this process to `device`. The copy to a GPU is asynchronous: it starts from page-locked memory that libtorch
+/// hands out anew each time and reuses only after the copy has ended, so nothing here writes to it again.
+pub(crate) fn upload(tensor: &Tensor, device: Device) -> Tensor {
+    if !device.is_cuda() {
+        return tensor.to_device(device);
+    }
+    let staged = tensor.pin_memory(device);
+    staged.internal_to_copy((tensor.kind(), device), true)
 }
 
 #[cfg(test)]

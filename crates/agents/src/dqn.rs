@@ -1,10 +1,10 @@
 //! Plain DQN (Mnih et al. 2015): max values and an ε-greedy policy. `double` is van Hasselt et al. 2016.
 
 use settings::Settings;
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
-use crate::agent::{Agent, Networks, TdLearning, TensorBatch};
-use crate::soft;
+use crate::agent::{Agent, TargetValues, TdLearning, TensorBatch};
+use crate::network::QNetwork;
 
 #[derive(Debug)]
 struct Dqn {
@@ -36,22 +36,21 @@ impl Agent for Dqn {
     }
 
     /// Of softmax(Q), as a measure of how decided the network is; the policy itself is greedy.
-    fn entropy(&self, q: &Tensor) -> Tensor {
-        soft::entropy(q, 1.0)
+    fn entropy(&self, q: &[f64]) -> f64 {
+        value::soft::entropy(q, 1.0)
     }
 
     fn value(&self, q: &[f64]) -> f64 {
         value::hard::value(q)
     }
 
-    fn targets(&self, Networks { online, target }: Networks<'_>, batch: &TensorBatch) -> Tensor {
-        let of_target = self.q_values(target.forward(&batch.next_states));
+    fn targets(&self, online: &QNetwork, target: &TargetValues, batch: &TensorBatch) -> Tensor {
         let next = if self.learning.double {
             let best = self.q_values(online.forward(&batch.next_states)).argmax(1, true);
-            of_target.gather(1, &best, false).squeeze_dim(1)
+            target.next.gather(1, &best, false).squeeze_dim(1)
         } else {
-            of_target.amax([1], false)
+            target.next.amax([1], false)
         };
-        &batch.returns + &batch.discounts * next.to_kind(Kind::Double)
+        &batch.returns + &batch.discounts * next
     }
 }

@@ -15,10 +15,12 @@ pub mod architecture;
 mod behaviour;
 pub mod device;
 mod dqn;
+pub mod kernels;
 mod memory;
 mod munchausen_dqn;
 pub mod network;
 pub mod parameters;
+pub mod read;
 mod returns;
 pub mod soft;
 mod soft_dqn;
@@ -29,10 +31,11 @@ use settings::Settings;
 use settings::algorithms::{self, Algorithm};
 
 pub use adam::Adam;
-pub use agent::{Agent, InnerSteps, Networks, Pass, TdLearning, TensorBatch};
+pub use agent::{Agent, Ahead, InnerSteps, Pass, PassNumbers, TargetValues, TdLearning, TensorBatch};
 pub use architecture::{Architecture, Head};
 pub use behaviour::{Behaviour, Chosen, sample};
-pub use network::QNetwork;
+pub use memory::keep_freed_memory;
+pub use network::{QNetwork, StateFormat};
 pub use returns::{Folded, Returns};
 pub use tch::Device;
 

@@ -13,9 +13,10 @@
 //! acts; with α = 1 and l₀ = floor the two cancel.
 
 use settings::Settings;
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
-use crate::agent::{Agent, Networks, TdLearning, TensorBatch};
+use crate::agent::{Agent, TargetValues, TdLearning, TensorBatch};
+use crate::network::QNetwork;
 use crate::returns::Folded;
 use crate::soft;
 
@@ -62,12 +63,16 @@ impl Agent for MunchausenDqn {
     }
 
     /// Of the soft policy in the targets.
-    fn entropy(&self, q: &Tensor) -> Tensor {
-        soft::entropy(q, self.temperature)
+    fn entropy(&self, q: &[f64]) -> f64 {
+        value::soft::entropy(q, self.temperature)
     }
 
     fn uses_inner_steps(&self) -> bool {
         self.inner_floor.is_some()
+    }
+
+    fn uses_target_of_states(&self) -> bool {
+        true
     }
 
     fn inner_bonus(&self, q: &[f64], action: usize) -> f64 {
@@ -85,18 +90,18 @@ impl Agent for MunchausenDqn {
         folded.sum + self.scale * log_policy + folded.discount * next
     }
 
-    fn targets(&self, networks: Networks<'_>, batch: &TensorBatch) -> Tensor {
-        let q = self.q_values(networks.target.forward(&batch.states));
-        let log_policy = batch.taken(&soft::log_policy(&q, self.temperature)).to_kind(Kind::Double);
+    fn targets(&self, online: &QNetwork, target: &TargetValues, batch: &TensorBatch) -> Tensor {
+        let q = target.states.as_ref().expect("asked for by uses_target_of_states");
+        let log_policy = batch.taken(&soft::log_policy(q, self.temperature));
         let bonus = soft::clipped(&log_policy, self.temperature, self.floor) * self.scale;
-        let next = soft::next_value(self, networks, batch, self.temperature);
+        let next = soft::next_value(self, online, target, batch, self.temperature);
         let targets = &batch.returns + bonus + &batch.discounts * next;
         let Some(floor) = self.inner_floor else { return targets };
         let inner = |log_policy: Tensor| {
             let clipped = |floor| soft::clipped(&log_policy, self.temperature, floor);
             clipped(self.floor) * self.scale - clipped(floor)
         };
-        match soft::inner_bonuses(self, networks, batch, self.temperature, inner) {
+        match soft::inner_bonuses(self, online, target, batch, self.temperature, inner) {
             Some(bonuses) => targets + bonuses,
             None => targets,
         }

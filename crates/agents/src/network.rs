@@ -3,9 +3,13 @@
 use rand::Rng;
 use tch::{Device, Kind, Tensor};
 
+use settings::choices::Precision;
 use settings::networks::{Mismatch, NetworkInput};
 
 use crate::architecture::{Architecture, Head};
+use crate::device;
+use crate::kernels::{self, Bf16, Pixel};
+use crate::memory::{Visible, elements_mut};
 use crate::parameters::{Parameters, WeightsError};
 
 /// A Q-network.
@@ -53,20 +57,35 @@ impl QNetwork {
         self.parameters.load_safetensors(bytes)
     }
 
-    /// A tensor of `count` states from their bytes.
-    pub fn states(&self, bytes: &[u8], count: usize) -> Tensor {
-        states(&self.architecture.input, bytes, count, self.device)
+    /// How states are laid out for this network.
+    pub fn state_format(&self) -> StateFormat {
+        let Architecture { input, precision, .. } = self.architecture;
+        StateFormat { input, precision, device: self.device }
     }
 
-    /// The head's output: one row per state, for each action as many columns as the architecture says, action by action.
+    /// A tensor of `count` states from their bytes.
+    pub fn states(&self, bytes: &[u8], count: usize) -> Tensor {
+        self.state_format().tensor(bytes, count)
+    }
+
+    /// The same network and not a copy of it, for another thread to compute with.
+    ///
+    /// Neither may be changed as long as both exist.
+    pub fn share(&self) -> Self {
+        Self { architecture: self.architecture, parameters: self.parameters.share(), device: self.device }
+    }
+
+    /// The gradient of `loss`, one tensor per leaf.
+    pub fn gradient(&self, loss: &Tensor) -> Vec<Tensor> {
+        Tensor::run_backward(&[loss], self.parameters.leaves(), false, false)
+    }
+
+    /// The head's output, f32: one row per state, for each action as many columns as the architecture says, action by action.
     pub fn forward(&self, states: &Tensor) -> Tensor {
-        let Architecture { input, network, head, .. } = &self.architecture;
+        let Architecture { network, head, precision, .. } = &self.architecture;
         let mut leaves = self.parameters.leaves().iter();
         let mut layer = || (leaves.next().expect("a weight"), leaves.next().expect("a bias"));
-        let mut x = match input {
-            NetworkInput::Image { .. } => states.to_kind(Kind::Float),
-            NetworkInput::Vector(_) => states.shallow_clone(),
-        };
+        let mut x = states.to_kind(kind(*precision));
         for (index, convolution) in network.convolutions.iter().enumerate() {
             let (weight, bias) = layer();
             // Scaling the first weights to bytes of 0 to 255 is the same as scaling the images, and there are far fewer of them.
@@ -88,7 +107,7 @@ impl QNetwork {
         // The last hidden layer belongs to the head: with `dueling` each of its two streams has its own.
         let mut stream = || {
             let hidden = linear(&features).relu_();
-            linear(&hidden)
+            linear(&hidden.to_kind(Kind::Float))
         };
         let advantage = stream();
         if !head.dueling {
@@ -108,17 +127,65 @@ fn dueling(head: &Head, value: &Tensor, advantage: &Tensor) -> Tensor {
     (value.unsqueeze(1) + centred).flatten(1, -1)
 }
 
-/// A tensor of `count` states from their bytes: images stay bytes until they are on the device.
-pub fn states(input: &NetworkInput, bytes: &[u8], count: usize, device: Device) -> Tensor {
-    assert_eq!(bytes.len(), count * input.bytes(), "bytes of {count} states");
-    let count = count as i64;
-    let tensor = match *input {
-        NetworkInput::Image { channels, height, width } => {
-            Tensor::from_data_size(bytes, &[count, channels, height, width], Kind::Uint8)
+/// The element type of matrices.
+fn kind(precision: Precision) -> Kind {
+    match precision {
+        Precision::F32 => Kind::Float,
+        Precision::Bf16 => Kind::BFloat16,
+    }
+}
+
+/// How a network's states are laid out: images pixel by pixel (channels last), which libtorch convolves fastest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StateFormat {
+    input: NetworkInput,
+    precision: Precision,
+    device: Device,
+}
+
+impl StateFormat {
+    /// A tensor of `count` states from their bytes. On the CPU it has the element type of the network's matrices; to a GPU images
+    /// travel as bytes.
+    pub fn tensor(&self, bytes: &[u8], count: usize) -> Tensor {
+        assert_eq!(bytes.len(), count * self.input.bytes(), "bytes of {count} states");
+        let count = count as i64;
+        match self.input {
+            NetworkInput::Vector(size) => {
+                self.upload(&Tensor::from_data_size(bytes, &[count, size], Kind::Float))
+            }
+            NetworkInput::Image { channels, height, width } => {
+                let shape = [count, height, width, channels];
+                let pixels = match (self.device, self.precision) {
+                    (Device::Cpu, Precision::F32) => interleaved::<f32>(bytes, shape),
+                    (Device::Cpu, Precision::Bf16) => interleaved::<Bf16>(bytes, shape),
+                    _ => self.upload(&interleaved::<u8>(bytes, shape)),
+                };
+                pixels.permute([0, 3, 1, 2])
+            }
         }
-        NetworkInput::Vector(size) => Tensor::from_data_size(bytes, &[count, size], Kind::Float),
-    };
-    tensor.to_device(device)
+    }
+
+    /// A row of numbers on the network's device, f32.
+    pub fn row(&self, numbers: &[f64]) -> Tensor {
+        self.upload(&Tensor::from_slice(numbers).to_kind(Kind::Float))
+    }
+
+    /// A tensor of this process on the network's device.
+    pub fn upload(&self, tensor: &Tensor) -> Tensor {
+        device::upload(tensor, self.device)
+    }
+}
+
+/// Images whose bytes come channel by channel as a tensor that holds them pixel by pixel.
+fn interleaved<P: Pixel + Visible>(bytes: &[u8], shape: [i64; 4]) -> Tensor {
+    let mut pixels = Tensor::empty(shape, (P::KIND, Device::Cpu));
+    let Some(elements) = elements_mut::<P>(&mut pixels) else { return pixels };
+    let image: i64 = shape[1..].iter().product();
+    for (planes, pixels) in bytes.chunks_exact(image as usize).zip(elements.chunks_exact_mut(image as usize))
+    {
+        kernels::interleave(planes, shape[3] as usize, pixels);
+    }
+    pixels
 }
 
 #[cfg(test)]
@@ -134,7 +201,7 @@ mod tests {
     fn network(input: NetworkInput, network: Network, dueling: bool) -> QNetwork {
         tch::set_num_threads(1);
         let head = Head { actions: 5, outputs_per_action: 1, dueling };
-        let architecture = Architecture { input, network, hidden: 32, head };
+        let architecture = Architecture { input, network, hidden: 32, head, precision: Precision::F32 };
         QNetwork::random(architecture, Device::Cpu, &mut ChaCha8Rng::seed_from_u64(1)).unwrap()
     }
 
@@ -161,6 +228,39 @@ mod tests {
                     assert!((a - b).abs() < 1e-5, "{trunk:?}: {a} and {b}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn states_pixel_by_pixel_have_the_values_of_states_channel_by_channel() {
+        for trunk in [NATURE, SMALL] {
+            let network = network(PIXELS, trunk, false);
+            let bytes = bytes(2 * PIXELS.bytes());
+            let plain = Tensor::from_data_size(&bytes, &[2, 4, 84, 84], Kind::Uint8);
+            let states = network.states(&bytes, 2);
+            assert_eq!(states.stride(), [84 * 84 * 4, 1, 84 * 4, 4]);
+            assert!(states.equal(&plain.to_kind(Kind::Float)));
+            let (ours, expected) = (network.forward(&states), network.forward(&plain));
+            assert!(ours.allclose(&expected, 1e-4, 1e-5, false));
+        }
+    }
+
+    #[test]
+    fn a_network_in_bf16_has_the_values_of_one_in_f32_within_its_precision() {
+        for (input, trunk) in [(PIXELS, NATURE), (PIXELS, SMALL), (NetworkInput::Vector(4), MLP)] {
+            let full = network(input, trunk, true);
+            let architecture = Architecture { precision: Precision::Bf16, ..*full.architecture() };
+            let mut half =
+                QNetwork::random(architecture, Device::Cpu, &mut ChaCha8Rng::seed_from_u64(2)).unwrap();
+            half.load(&full.parameters().to_safetensors()).unwrap();
+            assert_eq!(half.parameters().to_safetensors(), full.parameters().to_safetensors(), "not rounded");
+            let state = if trunk == MLP { state() } else { bytes(input.bytes()) };
+            let (full, half) = (q_values(&full, &state, 1), q_values(&half, &state, 1));
+            let scale = full.iter().map(|q| q.abs()).fold(0.0, f64::max);
+            for (full, half) in full.iter().zip(&half) {
+                assert!((full - half).abs() < 0.03 * scale, "{trunk}: {full} and {half}");
+            }
+            assert_ne!(full, half, "{trunk}");
         }
     }
 

@@ -2,21 +2,35 @@
 //!
 //! One flat tensor means Adam in a few passes, a copy to the target network or to the wire in one. The leaves
 //! share its memory, so a change of the flat tensor is a change of the network.
+//!
+//! With bf16 matrices the network computes with a second flat tensor, the values rounded, and the leaves below the output layers
+//! are views of that one. Whatever changes the values refreshes it.
 
 use rand::{Rng, RngExt};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use tch::{Device, Kind, Tensor};
 
+use settings::choices::Precision;
 use settings::networks::Mismatch;
 
 use crate::architecture::{Architecture, ParameterSpec};
+use crate::read;
 
 /// All parameters of one network.
 #[derive(Debug)]
 pub struct Parameters {
     specs: Vec<ParameterSpec>,
     flat: Tensor,
+    /// The values in bf16, if the matrices are computed in bf16.
+    rounded: Option<Tensor>,
     leaves: Vec<Tensor>,
+}
+
+/// All values of a network in one row, to be changed together with their rounded copy.
+pub struct FlatMut<'a> {
+    pub values: &'a mut Tensor,
+    /// The values in bf16, if there is such a copy.
+    pub rounded: Option<&'a mut Tensor>,
 }
 
 /// Why a weights file cannot be loaded into this network.
@@ -43,27 +57,41 @@ impl Parameters {
             let count = spec.shape.iter().product::<i64>() as usize;
             values.extend((0..count).map(|_| rng.random_range(-bound..bound)));
         }
-        Ok(Self::from_values(specs, &values, device))
+        let flat = Tensor::from_slice(&values).to_device(device);
+        Ok(Self::from_flat(specs, flat, architecture.precision))
     }
 
-    fn from_values(specs: Vec<ParameterSpec>, values: &[f32], device: Device) -> Self {
-        let flat = Tensor::from_slice(values).to_device(device);
+    fn from_flat(specs: Vec<ParameterSpec>, flat: Tensor, precision: Precision) -> Self {
+        let rounded = (precision == Precision::Bf16).then(|| flat.to_kind(Kind::BFloat16));
         let mut offset = 0;
         let leaves = specs.iter().map(|spec| {
             let count = spec.shape.iter().product::<i64>();
-            let leaf = flat.narrow(0, offset, count).view(spec.shape.as_slice()).detach();
+            let row = rounded.as_ref().filter(|_| !spec.is_output).unwrap_or(&flat);
+            let leaf = row.narrow(0, offset, count).view(spec.shape.as_slice()).detach();
             offset += count;
             leaf.set_requires_grad(true)
         });
         let leaves = leaves.collect();
-        Self { specs, flat, leaves }
+        Self { specs, flat, rounded, leaves }
+    }
+
+    /// The same values and not a copy of them, for another thread to read.
+    ///
+    /// Neither set may be changed as long as both exist.
+    pub(crate) fn share(&self) -> Self {
+        Self {
+            specs: self.specs.clone(),
+            flat: self.flat.shallow_clone(),
+            rounded: self.rounded.as_ref().map(Tensor::shallow_clone),
+            leaves: self.leaves.iter().map(Tensor::shallow_clone).collect(),
+        }
     }
 
     /// Parameters of these shapes, all 0, for files of other networks.
     #[cfg(test)]
     pub(crate) fn of_zeros(specs: Vec<ParameterSpec>, device: Device) -> Self {
         let count: i64 = specs.iter().map(|spec| spec.shape.iter().product::<i64>()).sum();
-        Self::from_values(specs, &vec![0.0; count as usize], device)
+        Self::from_flat(specs, Tensor::zeros([count], (Kind::Float, device)), Precision::F32)
     }
 
     /// All values in one row; changing them changes the network.
@@ -71,35 +99,43 @@ impl Parameters {
         &self.flat
     }
 
-    /// All values in one row, to be changed.
-    pub fn flat_mut(&mut self) -> &mut Tensor {
-        &mut self.flat
+    /// All values in one row, to be changed together with their rounded copy.
+    pub fn flat_mut(&mut self) -> FlatMut<'_> {
+        FlatMut { values: &mut self.flat, rounded: self.rounded.as_mut() }
     }
 
-    /// The parameters one by one, weight and bias of each layer, bottom up.
+    /// What the values are computed with.
+    fn precision(&self) -> Precision {
+        if self.rounded.is_some() { Precision::Bf16 } else { Precision::F32 }
+    }
+
+    /// Replaces all values.
+    pub fn set(&mut self, values: &Tensor) {
+        tch::no_grad(|| {
+            self.flat.copy_(values);
+            if let Some(rounded) = &mut self.rounded {
+                rounded.copy_(&self.flat);
+            }
+        });
+    }
+
+    /// The parameters one by one as the network computes with them, weight and bias of each layer, bottom up.
     pub fn leaves(&self) -> &[Tensor] {
         &self.leaves
     }
 
-    /// The gradient of `loss`, one tensor per leaf.
-    pub fn gradient(&self, loss: &Tensor) -> Vec<Tensor> {
-        Tensor::run_backward(&[loss], &self.leaves, false, false)
-    }
-
     /// Takes over another network's values.
     pub fn copy_from(&mut self, other: &Parameters) {
-        tch::no_grad(|| self.flat.copy_(&other.flat));
+        self.set(&other.flat);
     }
 
     /// A second set with the same values.
     pub fn duplicate(&self) -> Self {
-        Self::from_values(self.specs.clone(), &self.values(), self.flat.device())
+        Self::from_flat(self.specs.clone(), self.flat.copy(), self.precision())
     }
 
     fn values(&self) -> Vec<f32> {
-        let mut values = vec![0f32; self.flat.numel()];
-        self.flat.to_device(Device::Cpu).copy_data(&mut values, self.flat.numel());
-        values
+        read::floats(&[&self.flat])
     }
 
     /// The weights as a safetensors file.
@@ -137,7 +173,7 @@ impl Parameters {
                 return Err(WeightsError::NotFinite(spec.name.clone()));
             }
         }
-        tch::no_grad(|| self.flat.copy_(&Tensor::from_slice(&values)));
+        self.set(&Tensor::from_slice(&values));
         Ok(())
     }
 

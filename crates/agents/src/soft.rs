@@ -1,29 +1,30 @@
-//! Soft Q-learning on tensors: the formulas of `value::soft` on rows of Q-values, in f64.
+//! Soft Q-learning on tensors: the formulas of `value::soft` on rows of Q-values.
 //!
-//! Q comes out of the network as f32; a row has a handful of actions, so computing in f64 costs nothing beside the
-//! convolutions and keeps small temperatures exact. Every log-sum-exp is libtorch's, which shifts by the maximum.
+//! In f32, as the Q-values come out of the network: kernels in f64 are slow on a GPU, and the formulas lose no more than the last
+//! digits of Q. Every log-sum-exp is libtorch's, which shifts by the maximum.
 
 use settings::Settings;
 use settings::choices::NStepEntropy;
 use tch::{Kind, Tensor};
 
-use crate::agent::{Agent, Networks, TensorBatch};
+use crate::agent::{Agent, TargetValues, TensorBatch};
+use crate::network::QNetwork;
 
 /// V(s) = β·log Σ exp(Q/β), one per row.
 pub fn value(q: &Tensor, temperature: f64) -> Tensor {
-    (q.to_kind(Kind::Double) / temperature).logsumexp([1], false) * temperature
+    (q / temperature).logsumexp([1], false) * temperature
 }
 
 /// log π(·|s), row by row.
 pub fn log_policy(q: &Tensor, temperature: f64) -> Tensor {
-    (q.to_kind(Kind::Double) / temperature).log_softmax(1, Kind::Double)
+    (q / temperature).log_softmax(1, Kind::Float)
 }
 
 /// Double soft value: Σ π_online·(Q_target − β·log π_online), one per row.
 pub fn double_value(online: &Tensor, target: &Tensor, temperature: f64) -> Tensor {
     let log_policy = log_policy(online, temperature);
-    let inner = target.to_kind(Kind::Double) - &log_policy * temperature;
-    (log_policy.exp() * inner).sum_dim_intlist([1].as_slice(), false, Kind::Double)
+    let inner = target - &log_policy * temperature;
+    (log_policy.exp() * inner).sum_dim_intlist([1].as_slice(), false, Kind::Float)
 }
 
 /// The clip of the inner steps' entropies, if windows have inner steps and their entropies are those of the policy in the
@@ -38,42 +39,39 @@ pub(crate) fn clipped(log_policy: &Tensor, temperature: f64, floor: f64) -> Tens
     (log_policy * temperature).clamp(floor, 0.0)
 }
 
-/// Entropy of the policy in nats, one per row.
-pub fn entropy(q: &Tensor, temperature: f64) -> Tensor {
-    let log_policy = log_policy(q, temperature);
-    -(log_policy.exp() * log_policy).sum_dim_intlist([1].as_slice(), false, Kind::Double)
-}
-
 /// Σ γᵏ·`bonus`(log π(a_k|s_k)) over the inner steps of each window, one per row; `None` without inner steps.
 ///
 /// π is the policy that [`next_value`] values: of the target network, or with `double` of the online network.
 pub(crate) fn inner_bonuses(
     agent: &dyn Agent,
-    Networks { online, target }: Networks<'_>,
+    online: &QNetwork,
+    target: &TargetValues,
     batch: &TensorBatch,
     temperature: f64,
     bonus: impl FnOnce(Tensor) -> Tensor,
 ) -> Option<Tensor> {
     let inner = batch.inner.as_ref()?;
-    let network = if agent.learning().double { online } else { target };
-    let q = agent.q_values(network.forward(&inner.states));
+    let q = match &target.inner {
+        Some(q) => q.shallow_clone(),
+        None => agent.q_values(online.forward(&inner.states)),
+    };
     let log_policy = log_policy(&q, temperature).gather(1, &inner.actions.view([-1, 1]), false);
     let bonuses = bonus(log_policy).view_as(&inner.weights) * &inner.weights;
-    Some(bonuses.sum_dim_intlist([1].as_slice(), false, Kind::Double))
+    Some(bonuses.sum_dim_intlist([1].as_slice(), false, Kind::Float))
 }
 
 /// V(s′) of the target network, or with `double` by the online network's policy.
 pub(crate) fn next_value(
     agent: &dyn Agent,
-    Networks { online, target }: Networks<'_>,
+    online: &QNetwork,
+    target: &TargetValues,
     batch: &TensorBatch,
     temperature: f64,
 ) -> Tensor {
-    let of_target = agent.q_values(target.forward(&batch.next_states));
     if agent.learning().double {
         let of_online = agent.q_values(online.forward(&batch.next_states));
-        double_value(&of_online, &of_target, temperature)
+        double_value(&of_online, &target.next, temperature)
     } else {
-        value(&of_target, temperature)
+        value(&target.next, temperature)
     }
 }

@@ -3,7 +3,8 @@
 use settings::Settings;
 use tch::Tensor;
 
-use crate::agent::{Agent, Networks, TdLearning, TensorBatch};
+use crate::agent::{Agent, TargetValues, TdLearning, TensorBatch};
+use crate::network::QNetwork;
 use crate::soft;
 
 #[derive(Debug)]
@@ -35,8 +36,8 @@ impl Agent for SoftDqn {
         Some(self.temperature)
     }
 
-    fn entropy(&self, q: &Tensor) -> Tensor {
-        soft::entropy(q, self.temperature)
+    fn entropy(&self, q: &[f64]) -> f64 {
+        value::soft::entropy(q, self.temperature)
     }
 
     /// −β·γᵏ·log μ(a_k|s_k) for k ≥ 1. The first action is given, so that its entropy is not part of Q(s,a).
@@ -61,12 +62,12 @@ impl Agent for SoftDqn {
         value::soft::value(q, self.temperature)
     }
 
-    fn targets(&self, networks: Networks<'_>, batch: &TensorBatch) -> Tensor {
-        let value = soft::next_value(self, networks, batch, self.temperature);
+    fn targets(&self, online: &QNetwork, target: &TargetValues, batch: &TensorBatch) -> Tensor {
+        let value = soft::next_value(self, online, target, batch, self.temperature);
         let targets = &batch.returns + &batch.discounts * value;
         let Some(floor) = self.inner_floor else { return targets };
         let entropy = |log_policy: Tensor| -soft::clipped(&log_policy, self.temperature, floor);
-        match soft::inner_bonuses(self, networks, batch, self.temperature, entropy) {
+        match soft::inner_bonuses(self, online, target, batch, self.temperature, entropy) {
             Some(entropies) => targets + entropies,
             None => targets,
         }

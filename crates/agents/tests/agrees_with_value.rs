@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use agents::{Agent, Architecture, Folded, Head, InnerSteps, Networks, QNetwork, TensorBatch};
+use agents::read::numbers;
+use agents::{
+    Agent, Architecture, Folded, Head, InnerSteps, Pass, PassNumbers, QNetwork, TargetValues, TensorBatch,
+};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use settings::Settings;
 use settings::algorithms::{self, Algorithm};
-use settings::choices::{Loss, NStepEntropy};
+use settings::choices::{Loss, NStepEntropy, Precision};
 use settings::networks::{MLP, NetworkInput};
 use tch::{Device, Kind, Tensor};
 use value::strategy::{self, Strategy};
@@ -43,6 +46,15 @@ struct Inner {
 }
 
 impl Setting {
+    fn pass(&self, agent: &dyn Agent) -> Pass {
+        agent.pass(&self.online, &agent.target_values(&self.target, &self.batch), &self.batch)
+    }
+
+    fn priorities(&self, agent: &dyn Agent, pass: &Pass) -> Vec<f64> {
+        let read = PassNumbers::read(pass, &Tensor::from(0f32), &self.batch);
+        agent.priorities(&read, self.batch.reliabilities.as_deref())
+    }
+
     /// Of one row: action, weight, and the Q-values of the state of each inner step, by one of the networks.
     fn inner<'a>(&'a self, q: &'a [f64], index: usize) -> impl Iterator<Item = (usize, f64, &'a [f64])> {
         let steps = index * INNER..(index + 1) * INNER;
@@ -58,7 +70,13 @@ fn setting(agent: &dyn Agent, seed: u64) -> Setting {
         outputs_per_action: agent.outputs_per_action(),
         dueling: seed % 2 == 1,
     };
-    let architecture = Architecture { input: NetworkInput::Vector(6), network: MLP, hidden: 16, head };
+    let architecture = Architecture {
+        input: NetworkInput::Vector(6),
+        network: MLP,
+        hidden: 16,
+        head,
+        precision: Precision::F32,
+    };
     let online = QNetwork::random(architecture, Device::Cpu, &mut rng).unwrap();
     let target = QNetwork::random(architecture, Device::Cpu, &mut rng).unwrap();
     let mut states =
@@ -75,19 +93,21 @@ fn setting(agent: &dyn Agent, seed: u64) -> Setting {
     let weight = |i: usize, step: usize| if i % 4 < 2 - step { 0.0 } else { [0.97, 0.97 * 0.97][step] };
     let inner_weights: Vec<f64> = (0..COUNT * INNER).map(|i| weight(i / INNER, i % INNER)).collect();
     let columns = |tensor: Tensor| tensor.view([COUNT as i64, INNER as i64]);
+    let format = online.state_format();
     let batch = TensorBatch {
         states: online.states(&states, COUNT),
         actions: Tensor::from_slice(&actions),
-        returns: Tensor::from_slice(&returns),
-        discounts: Tensor::from_slice(&discounts),
+        returns: format.row(&returns),
+        discounts: format.row(&discounts),
         next_states: online.states(&next_states, COUNT),
         inner: agent.uses_inner_steps().then(|| InnerSteps {
             states: online.states(&inner_states, COUNT * INNER),
             actions: columns(Tensor::from_slice(&inner_actions)),
-            weights: columns(Tensor::from_slice(&inner_weights)),
+            weights: columns(format.row(&inner_weights)),
         }),
-        weights: Some(Tensor::from_slice(&weights)),
+        weights: Some(format.row(&weights)),
         reliabilities: None,
+        ahead: None,
     };
     let q = agent.q_rows(&online, &states, COUNT);
     let target_q = agent.q_rows(&target, &states, COUNT);
@@ -117,10 +137,6 @@ fn setting(agent: &dyn Agent, seed: u64) -> Setting {
 
 fn row(q: &[f64], index: usize) -> &[f64] {
     &q[index * ACTIONS..(index + 1) * ACTIONS]
-}
-
-fn numbers(tensor: &Tensor) -> Vec<f64> {
-    Vec::<f64>::try_from(&tensor.to_kind(Kind::Double)).unwrap()
 }
 
 fn close(a: f64, b: f64) -> bool {
@@ -158,8 +174,8 @@ fn inner_bonuses(settings: &Settings, s: &Setting, index: usize) -> f64 {
 fn check(settings: &Settings, seed: u64) {
     let agent = agents::agent(settings);
     let s = setting(&*agent, seed);
-    let pass = agent.pass(Networks { online: &s.online, target: &s.target }, &s.batch);
-    let (td_errors, priorities) = (numbers(&pass.td_errors), agent.priorities(&pass, &s.batch));
+    let pass = s.pass(&*agent);
+    let (td_errors, priorities) = (numbers(&pass.td_errors), s.priorities(&*agent, &pass));
     let mut loss = 0.0;
     for i in 0..COUNT {
         let (q, action) = (row(&s.q, i), s.actions[i] as usize);
@@ -189,7 +205,7 @@ fn check(settings: &Settings, seed: u64) {
         };
         loss += s.weights[i] * error / COUNT as f64;
     }
-    let got = pass.loss.double_value(&[]);
+    let got = numbers(&pass.loss)[0];
     assert!(close(got, loss), "{agent:?}: loss {got} and {loss}");
 }
 
@@ -244,8 +260,8 @@ fn both_routes_of_every_agent_give_the_same_targets() {
             let agent = agents::agent(&Settings { algorithm, temperature, double, n_step_entropy, ..paper });
             let s = setting(&*agent, seed as u64);
             // The f64 route has one network for everything: the one that acts.
-            let networks = Networks { online: &s.online, target: &s.online };
-            let targets = numbers(&agent.targets(networks, &s.batch));
+            let values = agent.target_values(&s.online, &s.batch);
+            let targets = numbers(&tch::no_grad(|| agent.targets(&s.online, &values, &s.batch)));
             for (i, got) in targets.into_iter().enumerate() {
                 let inner = s.inner(&s.inner.online, i);
                 let inner: f64 = inner.map(|(action, weight, q)| weight * agent.inner_bonus(q, action)).sum();
@@ -272,21 +288,19 @@ fn the_gradient_of_every_agent_is_that_of_its_loss() {
     for &algorithm in algorithms::AlgorithmEntry::list() {
         let agent = soft(algorithm, Strategy::UNIFORM, Loss::Squared);
         let s = setting(&*agent, 4);
-        let loss = |online: &QNetwork| {
-            let networks = Networks { online, target: &s.target };
-            agent.pass(networks, &s.batch).loss
-        };
-        let gradient = s.online.parameters().gradient(&loss(&s.online));
+        let target = agent.target_values(&s.target, &s.batch);
+        let loss = |online: &QNetwork| agent.pass(online, &target, &s.batch).loss;
+        let gradient = s.online.gradient(&loss(&s.online));
         let gradient = Tensor::cat(&gradient.iter().map(|part| part.reshape([-1])).collect::<Vec<_>>(), 0);
         let loss_at = |step: f64| {
             let mut moved = s.online.duplicate();
             tch::no_grad(|| {
-                let _ = moved.parameters_mut().flat_mut().g_add_(&(&gradient * step));
+                let _ = moved.parameters_mut().flat_mut().values.g_add_(&(&gradient * step));
             });
-            loss(&moved).double_value(&[])
+            numbers(&loss(&moved))[0]
         };
         // Along the gradient the loss grows by the gradient's squared length.
-        let squared = gradient.square().sum(Kind::Double).double_value(&[]);
+        let squared = numbers(&gradient.square().sum(Kind::Float))[0];
         let step = 1e-2 / squared.sqrt();
         let slope = (loss_at(step) - loss_at(-step)) / (2.0 * step);
         assert!((slope - squared).abs() < 2e-2 * squared, "{agent:?}: slope {slope}, expected {squared}");
@@ -295,24 +309,25 @@ fn the_gradient_of_every_agent_is_that_of_its_loss() {
 
 #[test]
 fn entropy_is_between_zero_and_log_of_the_actions() {
-    let q = Tensor::from_slice(&[0.0f32, 0.0, 0.0, 100.0, 0.0, 0.0]).view([2, 3]);
-    let entropy = numbers(&agents::soft::entropy(&q, 1.0));
-    assert!(close(entropy[0], 3f64.ln()) && close(entropy[1], 0.0), "{entropy:?}");
-    assert!(close(entropy[0], value::soft::entropy(&[0.0, 0.0, 0.0], 1.0)));
+    for &algorithm in algorithms::AlgorithmEntry::list() {
+        let agent = agents::agent(&Settings { algorithm, temperature: 0.5, ..Settings::paper() });
+        let entropy = [[0.0, 0.0, 0.0], [100.0, 0.0, 0.0]].map(|q| agent.entropy(&q));
+        assert!(close(entropy[0], 3f64.ln()) && close(entropy[1], 0.0), "{entropy:?}");
+    }
 }
 
 #[test]
 fn reliabilities_scale_priorities_and_nothing_else() {
     let agent = soft(algorithms::SOFT_DQN, Strategy::REAPER, Loss::Huber);
     let mut s = setting(&*agent, 6);
-    let plain = agent.pass(Networks { online: &s.online, target: &s.target }, &s.batch);
+    let plain = s.pass(&*agent);
     let shares: Vec<f64> = (0..COUNT).map(|index| index as f64 / COUNT as f64).collect();
     let expected: Vec<f64> =
         numbers(&plain.td_errors).iter().zip(&shares).map(|(error, share)| error.abs() * share).collect();
     s.batch.reliabilities = Some(shares);
-    let scaled = agent.pass(Networks { online: &s.online, target: &s.target }, &s.batch);
-    assert_eq!(scaled.loss.double_value(&[]), plain.loss.double_value(&[]));
-    assert_eq!(agent.priorities(&scaled, &s.batch), expected);
+    let scaled = s.pass(&*agent);
+    assert_eq!(numbers(&scaled.loss), numbers(&plain.loss));
+    assert_eq!(s.priorities(&*agent, &scaled), expected);
 }
 
 /// An agent whose head has three outputs per action, of which Q is the mean.
@@ -335,15 +350,14 @@ impl Agent for MeanOfThree {
     fn temperature(&self) -> Option<f64> {
         self.0.temperature()
     }
-    fn entropy(&self, q: &Tensor) -> Tensor {
+    fn entropy(&self, q: &[f64]) -> f64 {
         self.0.entropy(q)
     }
     fn value(&self, q: &[f64]) -> f64 {
         self.0.value(q)
     }
-    fn targets(&self, networks: Networks<'_>, batch: &TensorBatch) -> Tensor {
-        let next = self.q_values(networks.target.forward(&batch.next_states));
-        &batch.returns + &batch.discounts * agents::soft::value(&next, 0.5)
+    fn targets(&self, _online: &QNetwork, target: &TargetValues, batch: &TensorBatch) -> Tensor {
+        &batch.returns + &batch.discounts * agents::soft::value(&target.next, 0.5)
     }
 }
 
@@ -352,12 +366,12 @@ fn an_agent_may_read_its_values_from_several_outputs_per_action() {
     let agent = MeanOfThree(soft(algorithms::SOFT_DQN, Strategy::VER, Loss::Huber));
     for seed in [2, 3] {
         let s = setting(&agent, seed);
-        let pass = agent.pass(Networks { online: &s.online, target: &s.target }, &s.batch);
+        let pass = s.pass(&agent);
         for (i, target) in numbers(&pass.targets).into_iter().enumerate() {
             let next = value::soft::value(row(&s.next_target, i), 0.5);
             assert!(close(target, s.returns[i] + s.discounts[i] * next));
         }
-        assert_eq!(agent.priorities(&pass, &s.batch).len(), COUNT);
-        assert_eq!(s.online.parameters().gradient(&pass.loss).len(), if seed == 3 { 10 } else { 6 });
+        assert_eq!(s.priorities(&agent, &pass).len(), COUNT);
+        assert_eq!(s.online.gradient(&pass.loss).len(), if seed == 3 { 10 } else { 6 });
     }
 }

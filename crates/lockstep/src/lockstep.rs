@@ -140,7 +140,7 @@ mod tests {
     impl UpdateObserver for Recorder {
         fn before(&mut self, learner: &Learner, batch: &TensorBatch) {
             self.before.push(learner.updates());
-            self.losses.push(learner.evaluate_loss(batch).loss.double_value(&[]));
+            self.losses.extend(agents::read::numbers(&learner.evaluate_loss(batch).loss));
         }
 
         fn after(&mut self, learner: &Learner, _batch: &TensorBatch) {

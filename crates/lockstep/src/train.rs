@@ -21,6 +21,7 @@ use crate::summary;
 
 /// Trains a new run in `path`, or resumes the one there. With `exit_with_parent`, the end of stdin stops the run like Ctrl-C.
 pub fn train(path: &Path, resolved: Resolved, resume: bool, exit_with_parent: bool) -> Result<()> {
+    agents::keep_freed_memory();
     tch::set_num_threads(resolved.settings.torch_threads as i32);
     let stop = learner::stop_signal()?;
     if exit_with_parent {

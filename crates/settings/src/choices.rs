@@ -65,6 +65,13 @@ choices! {
         /// Those of the policy in the target, clipped.
         Target = "target",
     }
+    /// What the network's matrices are computed in.
+    Precision "precision" {
+        /// 32-bit floats.
+        F32 = "f32",
+        /// 16-bit brain floats; weights, optimizer, loss and output layers stay f32.
+        Bf16 = "bf16",
+    }
     /// The priority of a new transition.
     InitialPriority "initial priority" {
         /// Computed from the network that acted.

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::algorithms::{self, Algorithm};
 use crate::choices::{
-    Device, EpsilonSchedule, EvaluationPolicy, InitialPriority, Loss, NStepEntropy, PressFire, RewardClip,
-    SamplesPerInsert, ShardNumbers, TerminationReward,
+    Device, EpsilonSchedule, EvaluationPolicy, InitialPriority, Loss, NStepEntropy, Precision, PressFire,
+    RewardClip, SamplesPerInsert, ShardNumbers, TerminationReward,
 };
 use crate::networks::{self, Network};
 use crate::text::Text;
@@ -162,6 +162,8 @@ settings! {
         hidden_units: usize = 512;
         /// Split the last hidden layer and the head into value and advantage, each with hidden_units units (Wang et al. 2016); earlier hidden layers are shared.
         dueling: bool = false;
+        /// Arithmetic of the network's matrices in learner and actors: f32, or bf16, which is faster on CPUs with avx512_bf16 or AMX (others warn) and on GPUs; weights, optimizer, loss and output layers stay f32.
+        precision: Precision = Precision::F32;
     }
     "Learning" {
         /// The algorithm:
@@ -202,8 +204,8 @@ settings! {
         target_period_episodes: Episodes = Episodes(0);
         /// Updates between publications of the weights to the actors (in lockstep the actor always uses the newest).
         publish_every_updates: Updates = Updates(25);
-        /// Batches to sample and decode ahead of the update (ignored in lockstep).
-        prefetch_batches: usize = 2;
+        /// Batches to sample and unpack ahead of the update (ignored in lockstep).
+        prefetch_batches: usize = 4;
     }
     "Exploration" {
         /// Agent steps of uniformly random actions at the start (Mnih et al.).

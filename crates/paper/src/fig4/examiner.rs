@@ -9,11 +9,11 @@
 
 use std::collections::HashMap;
 
+use agents::read::numbers;
 use agents::{QNetwork, TensorBatch};
 use learner::Learner;
 use lockstep::UpdateObserver;
 use settings::Settings;
-use tch::{Device, Kind, Tensor};
 
 use super::real::Real;
 use crate::experience::{Experience, Rule, Tally};
@@ -126,12 +126,4 @@ impl UpdateObserver for Examiner {
             self.tally.add(experience);
         }
     }
-}
-
-/// The elements of a tensor, row by row; those of an f32 become the same numbers.
-fn numbers(tensor: &Tensor) -> Vec<f64> {
-    let tensor = tensor.to_device(Device::Cpu).to_kind(Kind::Double);
-    let mut numbers = vec![0.0; tensor.numel()];
-    tensor.copy_data(&mut numbers, tensor.numel());
-    numbers
 }
