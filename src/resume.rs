@@ -71,7 +71,7 @@ mod tests {
             let layers = Layers { flags: vec![(key.into(), "5".into())], ..Layers::default() };
             resolve(run.clone(), None, &layers).map_err(|error| error.to_string())
         };
-        assert!(resumed("lanes").unwrap_err().contains("lanes from 1 to 5"));
+        assert!(resumed("lanes").unwrap_err().contains("lanes from 8 to 5"));
         assert!(resumed("actors").is_ok(), "lockstep does not read this setting");
     }
 

@@ -9,7 +9,7 @@ use std::{env, fs, process};
 fn main() {
     println!("cargo:rerun-if-env-changed=QUIVER_ALE_SOURCE");
     println!("cargo:rerun-if-changed=build.rs");
-    for file in ["lib.rs", "emulator.h", "emulator.cc", "state.cc"] {
+    for file in ["lib.rs", "emulator.h", "emulator.cc", "state.cc", "no_blend.cc"] {
         println!("cargo:rerun-if-changed=src/{file}");
     }
     let root = source();
@@ -22,7 +22,10 @@ fn main() {
         // ALE's own save format omits private members of the video chip, which `state.cc` reads and writes.
         .flag("-fno-access-control")
         .compile("quiver-ale-bridge");
-    common(&mut cc::Build::new(), &root, &out).files(ale_files(&root, &out)).compile("quiver-ale-core");
+    common(&mut cc::Build::new(), &root, &out)
+        .files(ale_files(&root, &out))
+        .file("src/no_blend.cc")
+        .compile("quiver-ale-core");
     println!("cargo:rustc-link-lib=z");
     println!("cargo:rustc-env=QUIVER_ALE_ROMS={}", roms(&root).display());
 }
@@ -78,6 +81,9 @@ fn ale_files(root: &Path, out: &Path) -> Vec<PathBuf> {
     for folder in ["common", "emucore", "environment", "games"] {
         files.extend(sources(&ale.join(folder)));
     }
+    // `src/no_blend.cc` takes its place.
+    let blend = ale.join("environment/phosphor_blend.cpp");
+    files.retain(|file| *file != blend);
     let unity = out.join("supported_games.cpp");
     let includes = sources(&ale.join("games/supported"));
     let text: String = includes.iter().map(|file| format!("#include \"{}\"\n", file.display())).collect();

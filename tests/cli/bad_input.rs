@@ -75,7 +75,7 @@ fn contradictory_settings_are_refused_with_a_remedy() {
         &["samples_per_insert none", "--samples-per-insert 8"],
     );
     train(
-        &["--shards", "4", "--actors", "1", "--min-size", "300000"],
+        &["--shards", "4", "--actors", "1", "--lanes", "1", "--min-size", "300000"],
         &["actors times lanes is 1, which fills only 1 of 4 shards", "raise lanes or actors"],
     );
     train(&["--network", "mlp"], &["--network nature"]);
@@ -129,7 +129,7 @@ fn a_resumed_run_keeps_the_settings_that_change_learning() {
     resume(&["--frames", "50M", "--device", "cpu"]).refused_for(&["make build"]);
     resume(&["--actors", "3", "--lanes", "2"]).refused_for(&["make build"]);
     sandbox.run_with("runs/alone", "pong", &[("lockstep", "true")]);
-    sandbox.quiver(&["train", "--resume", "alone", "--lanes", "2"]).refused_for(&["lanes from 1 to 2"]);
+    sandbox.quiver(&["train", "--resume", "alone", "--lanes", "2"]).refused_for(&["lanes from 8 to 2"]);
 }
 
 #[test]

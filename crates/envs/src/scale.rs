@@ -4,6 +4,11 @@
 //! every input pixel into `m` parts: then an output pixel covers exactly `n` of them, and its weights are whole numbers
 //! with the sum `n`. So the mean is computed exactly, in integers, and rounded once. Rows are summed first, since that
 //! runs along memory, 160 columns at a time.
+//!
+//! From one frame of a game to the next little changes, so [`AreaScaler::update`] computes only the output pixels that
+//! cover a change.
+
+use std::ops::Range;
 
 /// Scales pictures of one size to another; it keeps the weights and a row of sums.
 #[derive(Debug, Clone)]
@@ -28,6 +33,8 @@ struct Axis {
     weights: Vec<u16>,
     /// The sum of the weights of one output pixel.
     total: usize,
+    /// The parts that an input pixel is cut into. An output pixel covers `total` of them.
+    parts: usize,
 }
 
 /// Reciprocals have this many bits after the point: sums below 2^25 divided by at most 2^16 come out exact.
@@ -59,23 +66,56 @@ impl AreaScaler {
     /// If either has not the length that its size says.
     pub fn scale(&mut self, input: &[u8], output: &mut [u8]) {
         let width = self.columns.input;
-        assert_eq!(input.len(), self.rows.input * width, "the input's size");
-        assert_eq!(output.len(), self.rows.output * self.columns.output, "the output's size");
-        for (y, row) in output.chunks_exact_mut(self.columns.output).enumerate() {
-            self.sums.fill(0);
-            let lines = input[self.rows.starts[y] * width..].chunks_exact(width);
-            for (&weight, line) in self.rows.weights(y).iter().zip(lines) {
-                if weight > 0 {
-                    add(&mut self.sums, line, weight);
-                }
+        self.update_where(input, |_| 0..width, output);
+    }
+
+    /// Scales `input` into `output`, which holds the result for an input that differed from this one at most in the
+    /// columns that `changed` gives for each row of the input. An unchanged row has an empty range.
+    ///
+    /// # Panics
+    ///
+    /// If a picture has not the length that its size says, `changed` has not one range per row, or a range exceeds a row.
+    pub fn update(&mut self, input: &[u8], changed: &[Range<usize>], output: &mut [u8]) {
+        assert_eq!(changed.len(), self.rows.input, "one range for each row");
+        self.update_where(input, |row| changed[row].clone(), output);
+    }
+
+    fn update_where(&mut self, input: &[u8], changed: impl Fn(usize) -> Range<usize>, output: &mut [u8]) {
+        let AreaScaler { rows, columns, sums, .. } = self;
+        assert_eq!(input.len(), rows.input * columns.input, "the input's size");
+        assert_eq!(output.len(), rows.output * columns.output, "the output's size");
+        for (y, output) in output.chunks_exact_mut(columns.output).enumerate() {
+            let lines = || rows.weights(y).iter().zip(rows.starts[y]..).filter(|(weight, _)| **weight > 0);
+            let Some(changed) =
+                lines().map(|(_, row)| changed(row)).reduce(join).filter(|all| !all.is_empty())
+            else {
+                continue;
+            };
+            let pixels = columns.outputs(&changed);
+            let covered = columns.starts[pixels.start]..columns.starts[pixels.end - 1] + columns.taps;
+            let sums = &mut sums[..covered.len()];
+            sums.fill(0);
+            for (&weight, row) in lines() {
+                add(sums, &input[row * columns.input..][covered.clone()], weight);
             }
-            let columns =
-                self.columns.starts.iter().zip(self.columns.weights.chunks_exact(self.columns.taps));
-            for (pixel, (&start, weights)) in row.iter_mut().zip(columns) {
-                let sum = dot(weights, &self.sums[start..start + weights.len()]);
+            let weights = columns.weights[pixels.start * columns.taps..].chunks_exact(columns.taps);
+            let weights = columns.starts[pixels.clone()].iter().zip(weights);
+            for (pixel, (&start, weights)) in output[pixels].iter_mut().zip(weights) {
+                let sum = dot(weights, &sums[start - covered.start..][..weights.len()]);
                 *pixel = ((u64::from(sum + self.half) * self.reciprocal) >> RECIPROCAL_BITS) as u8;
             }
         }
+    }
+}
+
+/// The smallest range with all of `a` and `b`.
+pub(crate) fn join(a: Range<usize>, b: Range<usize>) -> Range<usize> {
+    if a.is_empty() {
+        b
+    } else if b.is_empty() {
+        a
+    } else {
+        a.start.min(b.start)..a.end.max(b.end)
     }
 }
 
@@ -101,7 +141,8 @@ impl Axis {
         let divisor = greatest_common_divisor(input, output);
         let (covers, parts) = (input / divisor, output / divisor);
         let taps = (covers.div_ceil(parts) + 1).min(input);
-        let mut axis = Axis { input, output, taps, starts: Vec::new(), weights: Vec::new(), total: covers };
+        let (starts, weights) = (Vec::new(), Vec::new());
+        let mut axis = Axis { input, output, taps, starts, weights, total: covers, parts };
         for index in 0..output {
             let (from, to) = (index * covers, (index + 1) * covers);
             let start = (from / parts).min(input - taps);
@@ -112,6 +153,11 @@ impl Axis {
             }
         }
         axis
+    }
+
+    /// The output pixels that cover one of these input pixels, of which there is at least one.
+    fn outputs(&self, pixels: &Range<usize>) -> Range<usize> {
+        pixels.start * self.parts / self.total..(pixels.end * self.parts).div_ceil(self.total)
     }
 
     fn weights(&self, index: usize) -> &[u16] {
@@ -180,6 +226,33 @@ mod tests {
         ) {
             let to = ((h as f64 * a).ceil() as usize, (w as f64 * b).ceil() as usize);
             check(&pixels[..h * w], (h, w), to);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn an_updated_picture_is_the_one_scaled_anew(
+            (h, w) in (1usize..40, 1usize..40),
+            (a, b) in (0.01f64..1.0, 0.01f64..1.0),
+            before in prop::collection::vec(any::<u8>(), 40 * 40),
+            changes in prop::collection::vec((0usize..40, 0usize..40, 0usize..40, any::<u8>()), 0..9),
+        ) {
+            let to = ((h as f64 * a).ceil() as usize, (w as f64 * b).ceil() as usize);
+            let mut scaler = AreaScaler::new((h, w), to);
+            let (mut input, mut output) = (before[..h * w].to_vec(), vec![0; to.0 * to.1]);
+            scaler.scale(&input, &mut output);
+            let mut changed = vec![0..0; h];
+            for (row, from, to, pixel) in changes {
+                let (row, columns) = (row % h, from % w..to % w + 1);
+                changed[row] = join(changed[row].clone(), columns.clone());
+                columns.for_each(|column| input[row * w + column] = pixel);
+            }
+            scaler.update(&input, &changed, &mut output);
+            let mut anew = vec![0; output.len()];
+            scaler.scale(&input, &mut anew);
+            prop_assert_eq!(output, anew);
         }
     }
 

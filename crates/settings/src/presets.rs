@@ -87,7 +87,6 @@ const ATARI: &str = "pong";
 const QUICK: &[(&str, &str)] = &[
     ("frames", "500000"),
     ("actors", "1"),
-    ("lanes", "4"),
     ("network", "small"),
     ("hidden_units", "256"),
     ("frame_maximum", "gray"),
@@ -110,6 +109,7 @@ const QUICK: &[(&str, &str)] = &[
 
 const CARTPOLE: &[(&str, &str)] = &[
     ("frames", "20000"),
+    ("lanes", "1"),
     ("network", "mlp"),
     ("hidden_units", "128"),
     ("frame_stack", "1"),

@@ -105,7 +105,7 @@ settings! {
         /// Actor processes.
         actors: u32 = 2;
         /// Environments (lanes) that each actor steps together.
-        lanes: u32 = 1;
+        lanes: u32 = 8;
         /// Replay shards; each is a process.
         shards: u32 = 1;
         /// Shards that the run excludes because they are lost for good: comma-separated numbers from 0, or none.

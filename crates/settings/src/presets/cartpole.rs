@@ -12,6 +12,7 @@ macro_rules! preset {
         &[
             ("frames", "50000"),
             ("actors", "1"),
+            ("lanes", "1"),
             ("network", "mlp"),
             ("hidden_units", "256"),
             ("frame_stack", "1"),

@@ -96,7 +96,7 @@ impl Environment for Atari {
         self.state.frames = 0;
         self.state.lives = self.ale.lives();
         self.state.ended = false;
-        self.view.observe(&self.ale, false, &mut self.state.observation);
+        self.view.observe(self.ale.screen(), false, &mut self.state.observation);
     }
 
     fn step(&mut self, action: usize) -> StepOutcome {
@@ -106,7 +106,7 @@ impl Environment for Atari {
         while frames < self.options.frame_skip && !terminated {
             // The frame before the last is the other one of the two that the agent sees.
             if frames > 0 && frames + 1 == self.options.frame_skip {
-                self.view.keep(&self.ale);
+                self.view.keep(self.ale.screen());
             }
             reward += self.frame(action);
             frames += 1;
@@ -114,7 +114,7 @@ impl Environment for Atari {
         }
         // A game that ends early within the skip shows its last frame alone.
         let pooled = frames > 1 && frames == self.options.frame_skip;
-        self.view.observe(&self.ale, pooled, &mut self.state.observation);
+        self.view.observe(self.ale.screen(), pooled, &mut self.state.observation);
 
         let state = &mut self.state;
         state.frames += frames;
