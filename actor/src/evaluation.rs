@@ -1,7 +1,12 @@
 //! Plays whole games for their scores.
 //!
 //! Each game has its own environment and random generator, seeded by its number, so a game does not depend on how many
-//! are played in parallel. Rewards are not clipped, and a lost life does not end an episode.
+//! are played in parallel, nor on how many threads. Rewards are not clipped, and a lost life does not end an episode.
+
+use std::num::NonZero;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 
 use agents::{Agent, Behaviour, QNetwork, sample};
 use envs::stack::FrameStack;
@@ -14,8 +19,9 @@ use settings::seed::{self, Purpose};
 
 use crate::fire;
 
-/// Games played in parallel, so that one forward pass evaluates several states.
-const PARALLEL_GAMES: usize = 8;
+/// Games that a thread plays at the same time, so that one forward pass values several states. Which games these are depends on
+/// their numbers only, so that the scores do not depend on the number of threads.
+const GROUP: usize = 4;
 
 /// How actions are chosen.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +45,8 @@ pub struct EvaluationGames<'a> {
     pub press_fire: bool,
     /// Seed of the whole evaluation.
     pub seed: u64,
+    /// Threads that play.
+    pub threads: usize,
 }
 
 impl<'a> EvaluationGames<'a> {
@@ -46,8 +54,13 @@ impl<'a> EvaluationGames<'a> {
     pub fn new(resolved: &'a Resolved, options: &'a envs::EnvOptions, seed: u64) -> Self {
         let Resolved { game, settings, .. } = resolved;
         let press_fire = settings.press_fire != PressFire::Never;
-        Self { game, options, stack: settings.frame_stack, press_fire, seed }
+        Self { game, options, stack: settings.frame_stack, press_fire, seed, threads: 1 }
     }
+}
+
+/// The cores that this process may use.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// Why a game ended.
@@ -137,18 +150,64 @@ pub fn play(
     episodes: usize,
     mut watch: impl FnMut(usize),
 ) -> Result<Vec<f64>, EnvError> {
-    let mut scores = vec![f64::NAN; episodes];
-    let mut next = 0;
-    let mut playing: Vec<(usize, Game)> = Vec::new();
-    let mut states = Vec::new();
-    let mut ended = 0;
-    while ended < episodes {
-        while playing.len() < PARALLEL_GAMES && next < episodes {
-            playing.push((next, Game::start(games, next as u64)?));
-            next += 1;
+    let next_group = AtomicUsize::new(0);
+    let (send, ended) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..games.threads.clamp(1, episodes.div_ceil(GROUP).max(1)) {
+            let (mut player, send, next_group) = (Player::new(player), send.clone(), &next_group);
+            scope.spawn(move || {
+                let groups = std::iter::from_fn(|| Some(next_group.fetch_add(1, Ordering::Relaxed) * GROUP));
+                for first in groups.take_while(|first| *first < episodes) {
+                    let numbers = first..(first + GROUP).min(episodes);
+                    let ended = |number, score| drop(send.send(Ok((number, score))));
+                    if let Err(error) = play_group(&mut player, games, numbers, ended) {
+                        drop(send.send(Err(error)));
+                        return;
+                    }
+                }
+            });
         }
+        drop(send);
+        let mut scores = vec![f64::NAN; episodes];
+        for (count, ended) in ended.into_iter().enumerate() {
+            let (number, score): (usize, f64) = ended?;
+            scores[number] = score;
+            watch(count + 1);
+        }
+        Ok(scores)
+    })
+}
+
+/// A player of one thread.
+enum Player<'a> {
+    Agent(&'a dyn Agent, QNetwork, Behaviour),
+    Random,
+    Constant(usize),
+}
+
+impl<'a> Player<'a> {
+    fn new(kind: PlayerKind<'a>) -> Self {
+        match kind {
+            PlayerKind::Agent(agent, network, behaviour) => Self::Agent(agent, network.share(), behaviour),
+            PlayerKind::Random => Self::Random,
+            PlayerKind::Constant(action) => Self::Constant(action),
+        }
+    }
+}
+
+/// Plays these games at the same time, until all have ended. `ended` receives the number and the score of each.
+fn play_group(
+    player: &mut Player<'_>,
+    games: &EvaluationGames<'_>,
+    numbers: Range<usize>,
+    mut ended: impl FnMut(usize, f64),
+) -> Result<(), EnvError> {
+    let start = |number: usize| Ok((number, Game::start(games, number as u64)?));
+    let mut playing = numbers.map(start).collect::<Result<Vec<_>, EnvError>>()?;
+    let mut states = Vec::new();
+    while !playing.is_empty() {
         let q = match player {
-            PlayerKind::Agent(agent, network, _) => {
+            Player::Agent(agent, network, _) => {
                 states.clear();
                 playing.iter().for_each(|(_, game)| states.extend_from_slice(game.state()));
                 agent.q_rows(network, &states, playing.len())
@@ -159,20 +218,18 @@ pub fn play(
         let mut index = 0;
         playing.retain_mut(|(number, game)| {
             let done = match player {
-                PlayerKind::Agent(agent, _, behaviour) => {
-                    game.act(agent, behaviour, &q[index * actions..(index + 1) * actions])
+                Player::Agent(agent, _, behaviour) => {
+                    game.act(*agent, *behaviour, &q[index * actions..(index + 1) * actions])
                 }
-                PlayerKind::Random => game.act_at_random(),
-                PlayerKind::Constant(action) => game.take(action),
+                Player::Random => game.act_at_random(),
+                Player::Constant(action) => game.take(*action),
             };
             index += 1;
             if done {
-                scores[*number] = game.score();
-                ended += 1;
-                watch(ended);
+                ended(*number, game.score());
             }
             !done
         });
     }
-    Ok(scores)
+    Ok(())
 }

@@ -13,7 +13,7 @@ use tokio::time::Duration;
 use tracing::info;
 
 use crate::baselines;
-use crate::evaluation::{EvaluationGames, PlayerKind, play};
+use crate::evaluation::{self, EvaluationGames, PlayerKind, play};
 use crate::rules::evaluation_behaviour;
 use crate::start::{JoinedProcess, MembershipEnd};
 
@@ -72,7 +72,11 @@ impl Evaluator {
         let settings = &resolved.settings;
         let options = settings.environment();
         let seed = seed::number(settings.seed, Purpose::EvaluationEnvironment, &[request.frames]);
-        let games = EvaluationGames::new(resolved, &options, seed);
+        let mut games = EvaluationGames::new(resolved, &options, seed);
+        if request.frames >= settings.frames.0 {
+            // Training is over, so no other process of the run needs the cores.
+            games.threads = evaluation::cores();
+        }
         let episodes = request.episodes as usize;
         let (scores, others) = std::thread::scope(|scope| {
             let others = request.baselines.then(|| {

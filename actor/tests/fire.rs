@@ -295,7 +295,14 @@ fn evaluation_presses_fire_when_a_game_starts_and_not_after_a_lost_life() {
     let options = Settings::paper().environment();
     let agent = agents::agent(&Settings::paper());
     for (press_fire, presses) in [(true, &[1, 2][..]), (false, &[])] {
-        let games = EvaluationGames { game: "scripted", options: &options, stack: 2, press_fire, seed: 1 };
+        let games = EvaluationGames {
+            game: "scripted",
+            options: &options,
+            stack: 2,
+            press_fire,
+            seed: 1,
+            threads: 1,
+        };
         let script = [vec![CONTINUES; presses.len()], vec![LIFE_LOST, OVER]].concat();
         let (environment, asked) = scripted(&script, &ACTIONS);
         let mut game = Game::start_in(environment, &games, 0);

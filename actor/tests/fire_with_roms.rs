@@ -64,7 +64,14 @@ fn the_ball_is_in_play_when_an_evaluation_game_starts() {
     let settings = settings(PressFire::Lives);
     let (options, agent) = (settings.environment(), agents::agent(&settings));
     let picture_after = |press_fire, steps| -> Image {
-        let games = EvaluationGames { game: "breakout", options: &options, stack: 4, press_fire, seed: 1 };
+        let games = EvaluationGames {
+            game: "breakout",
+            options: &options,
+            stack: 4,
+            press_fire,
+            seed: 1,
+            threads: 1,
+        };
         let mut game = Game::start(&games, 0).unwrap();
         for _ in 0..steps {
             game.act(&*agent, Behaviour::Greedy, &[1.0, 0.0, 0.0, 0.0]);

@@ -19,17 +19,26 @@ pub struct EvaluationSetup {
     resolved: Resolved,
     options: envs::EnvOptions,
     seed: u64,
+    threads: usize,
 }
 
 impl EvaluationSetup {
     /// The games of a run's settings.
     pub fn new(resolved: &Resolved, seed: u64) -> Self {
-        Self { resolved: resolved.clone(), options: resolved.settings.environment(), seed }
+        Self { resolved: resolved.clone(), options: resolved.settings.environment(), seed, threads: 1 }
+    }
+
+    /// The same games on all cores: no training waits for them.
+    pub fn on_all_cores(self) -> Self {
+        Self { threads: actor::evaluation::cores(), ..self }
     }
 
     /// The games as the actor crate's type.
     pub fn games(&self) -> EvaluationGames<'_> {
-        EvaluationGames::new(&self.resolved, &self.options, self.seed)
+        EvaluationGames {
+            threads: self.threads,
+            ..EvaluationGames::new(&self.resolved, &self.options, self.seed)
+        }
     }
 
     /// Plays the games and returns the scores.
@@ -93,7 +102,7 @@ impl LoadedAgent {
 /// Executes `quiver evaluate`.
 pub fn evaluate(agent: &TrainedAgent, episodes: u32, json: bool) -> Result<()> {
     let trained = LoadedAgent::load(agent)?;
-    let setup = EvaluationSetup::new(&trained.resolved, agent.seed);
+    let setup = EvaluationSetup::new(&trained.resolved, agent.seed).on_all_cores();
     let player = PlayerKind::Agent(&*trained.agent, &trained.network, trained.behaviour());
     let bar = crate::progress::counter(u64::from(episodes), "games");
     let scores = setup.play(player, episodes, |done| bar.set_position(done as u64))?;

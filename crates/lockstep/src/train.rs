@@ -141,17 +141,17 @@ impl Training {
 
     fn evaluate(&mut self) -> Result<()> {
         let settings = &self.run.resolved.settings;
-        let evaluation = self.play_agent(settings.evaluate_episodes, "evaluating")?;
+        let evaluation =
+            self.play_agent(&self.evaluation_setup(), settings.evaluate_episodes, "evaluating")?;
         let learner = &self.run.trainer.learner;
         self.journal.evaluation(&evaluation, |state, writer| checkpoint::save(learner, state, writer))?;
         self.progress.evaluated(&evaluation);
         Ok(())
     }
 
-    fn play_agent(&self, episodes: u32, what: &str) -> Result<Evaluation> {
+    fn play_agent(&self, setup: &EvaluationSetup, episodes: u32, what: &str) -> Result<Evaluation> {
         let settings = &self.run.resolved.settings;
         let policy = settings.evaluation_policy;
-        let setup = self.evaluation_setup();
         let learner = &self.run.trainer.learner;
         let behaviour = actor::rules::evaluation_behaviour(learner.agent(), policy);
         let player = actor::evaluation::PlayerKind::Agent(learner.agent(), learner.online(), behaviour);
@@ -183,18 +183,14 @@ impl Training {
     /// Evaluates the finished run. The last checkpoint is already written, so a run that is stopped now can be resumed.
     fn finish(&mut self, stop: &AtomicBool) -> Result<()> {
         let settings = self.run.resolved.settings.clone();
-        let mut evaluations = vec![self.play_agent(settings.evaluate_final_episodes, "final evaluation")?];
+        let (setup, episodes) = (self.evaluation_setup().on_all_cores(), settings.evaluate_final_episodes);
+        let mut evaluations = vec![self.play_agent(&setup, episodes, "final evaluation")?];
         if stop.load(Ordering::Relaxed) {
             return self.stopped();
         }
         if settings.baselines {
             let note = |what: &str| self.progress.set_status(what);
-            evaluations.extend(baselines::play(
-                &self.run,
-                &self.evaluation_setup(),
-                settings.evaluate_final_episodes,
-                note,
-            )?);
+            evaluations.extend(baselines::play(&self.run, &setup, episodes, note)?);
         }
         if stop.load(Ordering::Relaxed) {
             return self.stopped();
