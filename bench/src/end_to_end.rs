@@ -110,18 +110,17 @@ fn measure(
     let of_network = [("network", network.name), ("hidden_units", hidden.as_str())];
     let common: Vec<_> = DIFFERENCES.into_iter().chain(of_network).collect();
     let known = |(key, _): &(&str, &str)| Settings::paper().get(key).is_some();
-    let mut clusters: Vec<_> =
-        CLUSTERS.iter().filter(|(_, differences)| differences.iter().all(known)).collect();
+    let clusters: Vec<_> = CLUSTERS.iter().filter(|(_, differences)| differences.iter().all(known)).collect();
     let mut ours: Vec<Side> = clusters.iter().map(|_| Side::default()).collect();
     let (mut script, mut bare) = (Side::default(), Side::default());
     let flags = ["--game", GAME, "--network", network.name, "--threads", THREADS];
     let mut server = python.map(|python| Server::start(python, "torch_dqn.py", &flags, &[])).transpose()?;
     if let Some(server) = &mut server {
-        // Its random play at the start must not run beside a cluster.
-        run_script(server, 0.0)?;
+        // Its random play at the start must not run beside a cluster, and its first updates take longer.
+        run_script(server, SECONDS * seconds * SETTLE_SHARE)?;
     }
     for round in 0..ROUNDS {
-        for (side, (name, differences)) in ours.iter_mut().zip(&mut clusters) {
+        for (side, (name, differences)) in ours.iter_mut().zip(&clusters) {
             let directory = directory.join(format!("{network}-{name}-{round}"));
             fs::create_dir(&directory)?;
             let differences: Vec<_> = common.iter().chain(*differences).copied().collect();

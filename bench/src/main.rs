@@ -1,8 +1,10 @@
 //! Side-by-side benchmarks: ours against the bare library underneath, in one run on one machine.
 //!
 //! One file per topic ([`environment`], [`actor`], [`learner`], [`replay`], [`growth`], [`codec`]; with processes of their
-//! own [`service`], [`durability`], [`scale`], [`soak`], [`peers`] and [`cluster`]), each giving a [`section::Section`] of the printed
-//! table. Read [`measure`] first: it says what a rate is here.
+//! own [`service`], [`prefetch`], [`durability`], [`scale`], [`soak`], [`peers`] and [`cluster`]), each giving a
+//! [`section::Section`] of the printed table. The learner's topic has a second one, [`pytorch`], and the cluster's has
+//! [`end_to_end`]; [`hour`] is computed from the others. Read [`measure`] first: it says what a rate is here, and [`turns`]
+//! what it is where a side uses two cores or another process.
 #![forbid(unsafe_code)]
 
 mod measure;
@@ -57,7 +59,7 @@ struct Args {
     /// Seconds per stretch; every side of a comparison gets three.
     #[arg(long, default_value = "1.0", value_parser = seconds)]
     seconds: f64,
-    /// Measure torch.compile too, with `learner`: about five minutes more, and it needs a C++ compiler.
+    /// Measure torch.compile too, with `learner`: minutes more for compilation, which needs a C++ compiler.
     #[arg(long)]
     compile: bool,
     /// How long the soak takes.
