@@ -82,7 +82,9 @@ class Update:
         self.value: Callable[[Tensor], Tensor] = self.next_value
         self.loss: Callable[..., Tensor] = self.huber_loss
         if variant.compiled:
-            self.value, self.loss = torch.compile(self.next_value), torch.compile(self.huber_loss)
+            # One graph for exactly this shape; it fails where it would otherwise run without being compiled.
+            self.value = torch.compile(self.next_value, fullgraph=True, dynamic=False)
+            self.loss = torch.compile(self.huber_loss, fullgraph=True, dynamic=False)
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         return torch.autocast("cpu", dtype=torch.bfloat16) if self.variant.bf16 else contextlib.nullcontext()
@@ -124,6 +126,9 @@ class Updates:
         torch.set_num_threads(threads)
         if self.what != (name, batch):
             self.what = (name, batch)
+            if any(update.variant.compiled for update in self.made.values()):
+                # The number of graphs of a function is limited.
+                torch.compiler.reset()
             self.made.clear()
         if (variant, threads) not in self.made:
             update = self.made[variant, threads] = Update(name, batch, VARIANTS[variant])
