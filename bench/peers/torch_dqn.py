@@ -4,8 +4,8 @@ As people write it: ALE's own gray screen, the maximum of the last two of four f
 frames in numpy, uniform samples, epsilon-greedy actions, and an update on 32 transitions for every 4 steps, which is 8 samples
 per insert. f32, contiguous, fused Adam, Huber loss, a target network. It writes no log, no checkpoint and no evaluation.
 
-It serves quiver-bench: each line on standard input is a JSON object with `seconds`. It plays and learns for that long and
-answers with JSON: `frames`, `updates`, and `wall` and `cpu` in seconds.
+It serves quiver-bench: each line on standard input is a JSON object with `seconds` and `threads`. It plays and learns for that
+long on so many threads and answers with JSON: `frames`, `updates`, and `wall` and `cpu` in seconds.
 """
 
 from __future__ import annotations
@@ -151,6 +151,7 @@ class Dqn:
             self.target.load_state_dict(self.online.state_dict())
 
     def slice(self, request: dict[str, Any]) -> dict[str, Any]:
+        torch.set_num_threads(request["threads"])
         frames, updates, watch = self.game.frames, self.updates, Stopwatch()
         while watch.elapsed() < request["seconds"]:
             for _ in range(STEPS_PER_UPDATE):
@@ -163,11 +164,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--game", default="breakout")
     parser.add_argument("--network", choices=("nature", "small"), default="nature")
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--capacity", type=int, default=100_000, help="steps in the ring")
     parser.add_argument("--random-steps", type=int, default=5_000, help="played at random before the first update")
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
     # Its threads would compete with those of PyTorch, for pictures this small.
     cv2.setNumThreads(1)
     dqn = Dqn(arguments.game, arguments.network, arguments.capacity)

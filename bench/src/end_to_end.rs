@@ -1,9 +1,9 @@
 //! A whole cluster at eight samples per insert against a plain DQN in PyTorch and against bare libtorch.
 //!
 //! The cluster is one shard, one learner and one actor, each a process, with preset `quick` and one-step targets; the
-//! script is one process that plays, stores, samples and learns in turn, on two threads, as often per frame. In each
-//! round the clusters start one after the other, fill their replay and are measured; then the script is, which is idle
-//! meanwhile, and then bare libtorch with the same network on one thread of this process.
+//! script is one process that plays, stores, samples and learns in turn, as often per frame, on two threads and on one.
+//! In each round the clusters start one after the other, fill their replay and are measured; then the script is, which is
+//! idle meanwhile, and then bare libtorch with the same network on one thread of this process.
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
 use std::fs;
@@ -43,8 +43,8 @@ const CLUSTERS: &[(&str, &[(&str, &str)])] = &[("f32", &[]), ("bf16", &[("precis
 /// What all clusters have in common: as many samples per insert and forward passes as the script.
 const DIFFERENCES: [(&str, &str); 3] = [("samples_per_insert", "8"), ("batch_size", "32"), ("n_step", "1")];
 
-/// Threads of the script.
-const THREADS: &str = "2";
+/// Threads of the script. The clusters are compared with the first.
+const THREADS: [u32; 2] = [2, 1];
 
 pub fn section(seconds: f64) -> Result<Section> {
     let (directory, python) = (tempfile::tempdir()?, python::with_torch());
@@ -56,7 +56,7 @@ pub fn section(seconds: f64) -> Result<Section> {
         topic: "end to end",
         title: format!(
             "{GAME}, 8 samples per insert, per second of wall time, {:.0} s in each of {ROUNDS} rounds; ratios to the \
-             script's frames/s and to bare libtorch's updates/s on one thread; CPU % is 100 for a core",
+             script's frames/s on two threads and to bare libtorch's updates/s on one; CPU % is 100 for a core",
             SECONDS * seconds
         ),
         columns: &[
@@ -112,12 +112,12 @@ fn measure(
     let known = |(key, _): &(&str, &str)| Settings::paper().get(key).is_some();
     let clusters: Vec<_> = CLUSTERS.iter().filter(|(_, differences)| differences.iter().all(known)).collect();
     let mut ours: Vec<Side> = clusters.iter().map(|_| Side::default()).collect();
-    let (mut script, mut bare) = (Side::default(), Side::default());
-    let flags = ["--game", GAME, "--network", network.name, "--threads", THREADS];
+    let (mut scripts, mut bare) = (THREADS.map(|_| Side::default()), Side::default());
+    let flags = ["--game", GAME, "--network", network.name];
     let mut server = python.map(|python| Server::start(python, "torch_dqn.py", &flags, &[])).transpose()?;
     if let Some(server) = &mut server {
         // Its random play at the start must not run beside a cluster, and its first updates take longer.
-        run_script(server, SECONDS * seconds * SETTLE_SHARE)?;
+        run_script(server, THREADS[0], SECONDS * seconds * SETTLE_SHARE)?;
     }
     for round in 0..ROUNDS {
         for (side, (name, differences)) in ours.iter_mut().zip(&clusters) {
@@ -128,20 +128,26 @@ fn measure(
                 .with_context(|| format!("the cluster with {network}, {name}"))?;
         }
         if let Some(server) = &mut server {
-            let [frames, updates, cores] = run_script(server, SECONDS * seconds)?;
-            (script.frames.0[round], script.updates.0[round], script.cores.0[round]) =
-                (frames, updates, cores);
+            for (script, threads) in scripts.iter_mut().zip(THREADS) {
+                let [frames, updates, cores] = run_script(server, threads, SECONDS * seconds)?;
+                (script.frames.0[round], script.updates.0[round]) = (frames, updates);
+                script.cores.0[round] = cores;
+            }
         }
         let settings = resolve(GAME, &common)?.settings;
         (bare.updates.0[round], bare.cores.0[round]) = run_bare(&settings, seconds)?;
     }
-    let compared = server.is_some().then_some(&script);
+    let compared = server.is_some().then_some(&scripts[0]);
     let mut rows = Vec::new();
     for (side, (name, _)) in ours.iter().zip(&clusters) {
         rows.push(side.row(format!("{network}, cluster, {name}"), compared, &bare));
     }
     if compared.is_some() {
-        rows.push(script.row(format!("{network}, plain PyTorch DQN, {THREADS} threads"), compared, &bare));
+        for (script, threads) in scripts.iter().zip(THREADS) {
+            let plural = if threads == 1 { "" } else { "s" };
+            let name = format!("{network}, plain PyTorch DQN, {threads} thread{plural}");
+            rows.push(script.row(name, compared, &bare));
+        }
     }
     rows.push(bare.row(format!("{network}, bare libtorch, update alone"), None, &bare));
     Ok(rows)
@@ -169,8 +175,8 @@ fn run_cluster(
 }
 
 /// Frames and updates per second, and cores in use.
-fn run_script(server: &mut Server, seconds: f64) -> Result<[f64; 3]> {
-    let answer = server.ask(&json!({ "seconds": seconds }))?;
+fn run_script(server: &mut Server, threads: u32, seconds: f64) -> Result<[f64; 3]> {
+    let answer = server.ask(&json!({ "seconds": seconds, "threads": threads }))?;
     let wall = number(&answer, "wall")?;
     let [frames, updates, cpu] = ["frames", "updates", "cpu"].map(|key| number(&answer, key));
     Ok([frames? / wall, updates? / wall, cpu? / wall])
