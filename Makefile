@@ -70,7 +70,7 @@ test-compose: build ## Start, scale, kill, stop and resume a compose cluster in 
 test-kubernetes: ## Render deploy/kubernetes and validate it against the schemas of the Kubernetes API
 	tests/kubernetes/run.sh
 
-bench: build ## Measure against bare ALE and bare libtorch
+bench: build ## Measure against bare ALE, bare libtorch and PyTorch (the first run installs PyTorch, 5 GB)
 	./target/release/quiver-bench
 
 fuzz: setup ## Fuzz every decoder for 10 minutes each (SECONDS_EACH=60)

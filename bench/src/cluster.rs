@@ -67,14 +67,15 @@ pub fn section(seconds: f64) -> Result<Section> {
     })
 }
 
-struct Half {
-    frames: f64,
-    updates: f64,
-    samples_per_insert: Option<f64>,
+/// What one side did, per second of wall time and as shares of it.
+pub struct Half {
+    pub frames: f64,
+    pub updates: f64,
+    pub samples_per_insert: Option<f64>,
     not_libtorch: Option<f64>,
     batch_wait: Option<f64>,
     cpu: [Option<f64>; 3],
-    cpu_in_all: f64,
+    pub cpu_in_all: f64,
 }
 
 impl Half {
@@ -99,67 +100,104 @@ impl Half {
 
 /// The preset with these differences.
 fn settings(lockstep: bool) -> Result<Resolved> {
-    let flag = |(key, text): (&str, &str)| (key.to_owned(), text.to_owned());
-    let mode = ("lockstep", if lockstep { "true" } else { "false" });
-    let flags = DIFFERENCES.into_iter().chain([mode]).map(flag).collect();
-    Ok(Layers { preset: Some(PRESET), flags, ..Layers::default() }.resolve(Some(GAME))?)
+    resolve(GAME, &[("lockstep", if lockstep { "true" } else { "false" })])
+}
+
+/// The preset for a game, with these differences and those of all clusters.
+pub fn resolve(game: &str, differences: &[(&str, &str)]) -> Result<Resolved> {
+    let flag = |&(key, text): &(&str, &str)| (key.to_owned(), text.to_owned());
+    let flags = DIFFERENCES.iter().chain(differences).map(flag).collect();
+    Ok(Layers { preset: Some(PRESET), flags, ..Layers::default() }.resolve(Some(game))?)
 }
 
 /// Writes the settings for the processes.
-fn write_settings(directory: &Path, lockstep: bool) -> Result<String> {
-    let path = directory.join(format!("lockstep-{lockstep}.toml"));
-    fs::write(&path, settings(lockstep)?.to_toml(false))?;
+fn write_settings(directory: &Path, resolved: &Resolved) -> Result<String> {
+    let path = directory.join(format!("lockstep-{}.toml", resolved.settings.lockstep));
+    fs::write(&path, resolved.to_toml(false))?;
     Ok(path.display().to_string())
 }
 
 fn cluster(directory: &Path, window: Duration) -> Result<Half> {
-    let config = write_settings(directory, false)?;
-    let address = |name: &str| format!("unix:{}", directory.join(name).display());
-    let start = |program, arguments: &[&str]| {
-        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        Process::serve(program, directory, &arguments)
-    };
-    let run_dir = directory.join("run").display().to_string();
-    let (shard_address, learner_address) = (address("shard"), address("learner"));
-    let shard = start("quiver-replay-server", &["--listen", &shard_address])?;
-    let flags =
-        ["--config", &config, "--run-dir", &run_dir, "--listen", &learner_address, "--shard", &shard_address];
-    let mut learner = start("quiver-learner", &flags)?;
-    let actor = start("quiver-actor", &["--learner", &learner_address])?;
-    learner.wait("make an update", FIRST_PATIENCE, |learner| {
-        Ok(learner.metrics()?.get("quiver_learner_updates_total")? > 0.0)
-    })?;
+    let cluster = Cluster::start(directory, &settings(false)?)?;
+    let half = cluster.measure(window)?;
+    cluster.end()?;
+    Ok(half)
+}
 
-    let look = || -> Result<(Metrics, [f64; 3])> {
-        let cpu = [learner.cpu_seconds()?, actor.cpu_seconds()?, shard.cpu_seconds()?];
-        Ok((learner.metrics()?, cpu))
-    };
-    let (before, cpu_before) = look()?;
-    sleep(window);
-    let (after, cpu_after) = look()?;
-    learner.end()?;
-    actor.end()?;
-    shard.end()?;
+/// One shard, one learner and one actor.
+pub struct Cluster {
+    shard: Process,
+    learner: Process,
+    actor: Process,
+}
 
-    let wall = (after.at - before.at).as_secs_f64();
-    let grown = |name: &str| after.since(&before, name);
-    let cpu: [f64; 3] = std::array::from_fn(|process| (cpu_after[process] - cpu_before[process]) / wall);
-    Ok(Half {
-        frames: grown("quiver_learner_frames")? / wall,
-        updates: grown("quiver_learner_updates_total")? / wall,
-        samples_per_insert: Some(
-            grown("quiver_learner_samples_total")? / grown("quiver_learner_inserts_total")?,
-        ),
-        not_libtorch: Some(1.0 - grown("quiver_learner_update_seconds_sum")? / wall),
-        batch_wait: Some(grown("quiver_learner_batch_wait_seconds_total")? / wall),
-        cpu: cpu.map(Some),
-        cpu_in_all: cpu.iter().sum(),
-    })
+impl Cluster {
+    /// Starts them in `directory`, and waits for the first update.
+    pub fn start(directory: &Path, resolved: &Resolved) -> Result<Self> {
+        let config = write_settings(directory, resolved)?;
+        let address = |name: &str| format!("unix:{}", directory.join(name).display());
+        let start = |program, arguments: &[&str]| {
+            let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+            Process::serve(program, directory, &arguments)
+        };
+        let run_dir = directory.join("run").display().to_string();
+        let (shard_address, learner_address) = (address("shard"), address("learner"));
+        let shard = start("quiver-replay-server", &["--listen", &shard_address])?;
+        let flags = [
+            "--config",
+            &config,
+            "--run-dir",
+            &run_dir,
+            "--listen",
+            &learner_address,
+            "--shard",
+            &shard_address,
+        ];
+        let mut learner = start("quiver-learner", &flags)?;
+        let actor = start("quiver-actor", &["--learner", &learner_address])?;
+        learner.wait("make an update", FIRST_PATIENCE, |learner| {
+            Ok(learner.metrics()?.get("quiver_learner_updates_total")? > 0.0)
+        })?;
+        Ok(Self { shard, learner, actor })
+    }
+
+    /// What it does within the next `window`.
+    pub fn measure(&self, window: Duration) -> Result<Half> {
+        let look = || -> Result<(Metrics, [f64; 3])> {
+            let Self { shard, learner, actor } = self;
+            let cpu = [learner.cpu_seconds()?, actor.cpu_seconds()?, shard.cpu_seconds()?];
+            Ok((learner.metrics()?, cpu))
+        };
+        let (before, cpu_before) = look()?;
+        sleep(window);
+        let (after, cpu_after) = look()?;
+        let wall = (after.at - before.at).as_secs_f64();
+        let grown = |name: &str| after.since(&before, name);
+        let cpu: [f64; 3] = std::array::from_fn(|process| (cpu_after[process] - cpu_before[process]) / wall);
+        Ok(Half {
+            frames: grown("quiver_learner_frames")? / wall,
+            updates: grown("quiver_learner_updates_total")? / wall,
+            samples_per_insert: Some(
+                grown("quiver_learner_samples_total")? / grown("quiver_learner_inserts_total")?,
+            ),
+            not_libtorch: Some(1.0 - grown("quiver_learner_update_seconds_sum")? / wall),
+            batch_wait: Some(grown("quiver_learner_batch_wait_seconds_total")? / wall),
+            cpu: cpu.map(Some),
+            cpu_in_all: cpu.iter().sum(),
+        })
+    }
+
+    /// Ends all three.
+    pub fn end(self) -> Result<()> {
+        self.learner.end()?;
+        self.actor.end()?;
+        self.shard.end()
+    }
 }
 
 /// One process. It exports nothing, but keeps a record: a line for every few hundred updates.
 fn lockstep(directory: &Path, window: Duration) -> Result<Half> {
-    let config = write_settings(directory, true)?;
+    let config = write_settings(directory, &settings(true)?)?;
     let run_dir = directory.join("lockstep");
     let mut process = Process::start(
         "quiver",

@@ -25,8 +25,8 @@ const FRAMES: usize = 2_000;
 /// Transitions in that table: many times what the caches hold.
 const CAPACITY: u64 = 100_000;
 
-/// Batches that both sides learn from in turn. With only one, errors would vanish and numbers become denormal.
-const BATCHES: usize = 8;
+/// Batches that a side learns from in turn. With only one, errors would vanish and numbers become denormal.
+pub const BATCHES: usize = 8;
 
 pub fn section(seconds: f64) -> Result<Section> {
     let recording = record(GAME, FRAMES)?;
@@ -88,7 +88,7 @@ fn measure(settings: &Settings, recording: &Recording, seconds: f64) -> Result<[
 }
 
 /// A batch of noise.
-fn batch(size: i64, actions: i64) -> TensorBatch {
+pub fn batch(size: i64, actions: i64) -> TensorBatch {
     let pictures = || Tensor::randint(256, [size, 4, 84, 84], (Kind::Uint8, Device::Cpu));
     TensorBatch {
         states: pictures(),

@@ -1,8 +1,10 @@
 //! Side-by-side benchmarks: ours against the bare library underneath, in one run on one machine.
 //!
 //! One file per topic ([`environment`], [`actor`], [`learner`], [`replay`], [`growth`], [`codec`]; with processes of their
-//! own [`service`], [`durability`], [`scale`], [`soak`], [`peers`] and [`cluster`]), each giving a [`section::Section`] of the printed
-//! table. Read [`measure`] first: it says what a rate is here.
+//! own [`service`], [`prefetch`], [`durability`], [`scale`], [`soak`], [`peers`] and [`cluster`]), each giving a
+//! [`section::Section`] of the printed table. The learner's topic has a second one, [`pytorch`], and the cluster's has
+//! [`end_to_end`]; [`hour`] is computed from the others. Read [`measure`] first: it says what a rate is here, and [`turns`]
+//! what it is where a side uses two cores or another process.
 #![forbid(unsafe_code)]
 
 mod measure;
@@ -13,6 +15,8 @@ mod environment;
 
 mod bare;
 mod learner;
+mod pytorch;
+mod turns;
 mod whole;
 
 mod replay;
@@ -22,15 +26,19 @@ mod codec;
 mod durability;
 mod growth;
 mod peers;
+mod prefetch;
 mod scale;
 mod service;
 mod shard;
 mod soak;
 
 mod cluster;
+mod end_to_end;
+mod hour;
 
 mod machine;
 mod process;
+mod python;
 mod recording;
 mod writer;
 
@@ -51,6 +59,9 @@ struct Args {
     /// Seconds per stretch; every side of a comparison gets three.
     #[arg(long, default_value = "1.0", value_parser = seconds)]
     seconds: f64,
+    /// Measure torch.compile too, with `learner`: minutes more for compilation, which needs a C++ compiler.
+    #[arg(long)]
+    compile: bool,
     /// How long the soak takes.
     #[arg(long, default_value = "30", value_parser = minutes)]
     minutes: f64,
@@ -69,7 +80,7 @@ enum Topic {
     Environment,
     /// Frames per second of an actor with its network, by number of lanes.
     Actor,
-    /// Updates per second against bare libtorch.
+    /// Updates per second against bare libtorch and against PyTorch.
     Learner,
     /// Sum tree and replay table at a million items.
     Replay,
@@ -77,6 +88,8 @@ enum Topic {
     Codec,
     /// Inserting into and sampling from a replay shard.
     Service,
+    /// Batches per second of a learner's prefetcher.
+    Prefetch,
     /// A shard that is killed, saved and synced.
     Durability,
     /// What a call costs as the replay grows.
@@ -87,27 +100,40 @@ enum Topic {
     Soak,
     /// A shard against dm-reverb, the sum tree against cpprb and torchrl. Not part of the whole: it installs 7 GB.
     Peers,
-    /// A whole little cluster, against the same training in one process.
+    /// A whole little cluster, against the same training in one process, a plain PyTorch script and bare libtorch.
     Cluster,
+    /// What 40M frames in one hour take, from environment, actor, learner, service and prefetch, which it measures first.
+    Hour,
 }
 
+/// What [`Topic::Hour`] is computed from.
+const HOUR: [Topic; 5] = [Topic::Environment, Topic::Actor, Topic::Learner, Topic::Service, Topic::Prefetch];
+
 impl Topic {
-    fn measure(self, args: &Args) -> Result<Section> {
+    /// Its sections. `measured` are those of the topics before it.
+    fn measure(self, args: &Args, measured: &[Section]) -> Result<Vec<Section>> {
         let seconds = args.seconds;
-        match self {
+        let section = match self {
             Topic::Environment => environment::section(seconds),
             Topic::Actor => actor::section(seconds),
-            Topic::Learner => learner::section(seconds),
+            Topic::Learner => {
+                return Ok(vec![learner::section(seconds)?, pytorch::section(seconds, args.compile)?]);
+            }
             Topic::Replay => replay::section(seconds),
             Topic::Codec => codec::section(seconds),
             Topic::Service => service::section(seconds),
+            Topic::Prefetch => prefetch::section(seconds),
             Topic::Durability => durability::section(seconds),
             Topic::Growth => growth::section(seconds),
             Topic::Scale => scale::section(seconds),
             Topic::Soak => soak::section(args.minutes, &args.out),
             Topic::Peers => peers::section(seconds),
-            Topic::Cluster => cluster::section(seconds),
-        }
+            Topic::Cluster => {
+                return Ok(vec![cluster::section(seconds)?, end_to_end::section(seconds)?]);
+            }
+            Topic::Hour => hour::section(measured, seconds),
+        };
+        Ok(vec![section?])
     }
 }
 
@@ -130,14 +156,17 @@ fn run(args: &Args) -> Result<()> {
     }
     let mut measured = Vec::new();
     let wanted = |topic: &&Topic| {
-        args.only.map_or(!matches!(topic, Topic::Peers | Topic::Scale | Topic::Soak), |only| only == **topic)
+        args.only.map_or(!matches!(topic, Topic::Peers | Topic::Scale | Topic::Soak), |only| {
+            only == **topic || (only == Topic::Hour && HOUR.contains(topic))
+        })
     };
     for topic in Topic::value_variants().iter().filter(wanted) {
-        let section = topic.measure(args)?;
-        if !args.json {
-            println!("{section}");
+        for section in topic.measure(args, &measured)? {
+            if !args.json {
+                println!("{section}");
+            }
+            measured.push(section);
         }
-        measured.push(section);
     }
     if args.json {
         println!("{}", section::json(&machine, &measured));

@@ -4,9 +4,8 @@
 //! their best configuration. Ours is one configuration for all rows. A ratio is best by best; above 1 is ours.
 
 use std::collections::BTreeMap;
-use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -15,6 +14,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use crate::measure::{ROUNDS, Rates, quantile};
+use crate::python::{environments, scripts, set_up};
 use crate::recording::Recording;
 use crate::section::{Row, Section};
 use crate::service::{GAMES, Measured, Task, recordings, runtime, spec};
@@ -31,9 +31,9 @@ const MANY: u64 = 30_000;
 const LATENCY_BATCHES: usize = 1_000;
 
 pub fn section(seconds: f64) -> Result<Section> {
-    let environment =
-        env::var_os("QUIVER_PEERS").map_or_else(|| PathBuf::from("target/peers"), PathBuf::from);
-    set_up(&environment)?;
+    let environment = environments();
+    eprintln!("peers are in {}; a first time takes some minutes", environment.display());
+    set_up(&[])?;
     let recordings = recordings()?;
     let directory = tempfile::tempdir()?;
     write_frames(directory.path(), &recordings)?;
@@ -260,20 +260,6 @@ fn write_frames(directory: &Path, recordings: &[Recording]) -> Result<()> {
     for (game, recording) in GAMES.iter().zip(recordings) {
         fs::write(directory.join(format!("{game}.raw")), recording.frames.concat())?;
     }
-    Ok(())
-}
-
-/// Where the peers' scripts are.
-fn scripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
-}
-
-/// Installs the peers, once.
-fn set_up(environment: &Path) -> Result<()> {
-    eprintln!("peers are in {}; a first time takes some minutes", environment.display());
-    let status = Command::new(scripts().join("setup.sh")).arg(environment).stdout(Stdio::null()).status();
-    let status = status.context("can't run bench/peers/setup.sh")?;
-    ensure!(status.success(), "bench/peers/setup.sh failed, see above");
     Ok(())
 }
 

@@ -46,6 +46,8 @@ impl Process {
         command.args(arguments).stdin(Stdio::piped()).stdout(output.try_clone()?).stderr(output);
         // As `quiver train` does: otherwise every process that links OpenMP takes all cores.
         command.env("OMP_NUM_THREADS", "1");
+        // Ours alone: `quiver` takes every variable that begins like this for a setting.
+        command.env_remove("QUIVER_PEERS");
         let child = command.spawn().with_context(|| format!("can't start {}", path.display()))?;
         Ok(Self { program, child, log, status })
     }

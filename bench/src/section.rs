@@ -27,6 +27,14 @@ pub struct Row {
     pub cells: Vec<Option<f64>>,
 }
 
+impl Section {
+    /// A row's number in the column of that name.
+    pub fn cell(&self, row: &Row, column: &str) -> Option<f64> {
+        let index = self.columns.iter().position(|other| *other == column)?;
+        row.cells[index]
+    }
+}
+
 impl fmt::Display for Section {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown: Vec<Vec<String>> =

@@ -40,7 +40,8 @@ const PREFETCH: usize = 8;
 /// How long a busy machine may take to connect.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 
-const RUN: &str = "bench";
+/// The run that the shard belongs to.
+pub const RUN: &str = "bench";
 
 /// How the shard is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +132,11 @@ impl ShardFixture {
     /// Where the shard listens.
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// What the shard holds.
+    pub fn spec(&self) -> &StoreSpec {
+        &self.spec
     }
 
     /// Inserts until the table is full.
