@@ -11,7 +11,6 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use agents::TensorBatch;
 use anyhow::{Context, Result};
 use serde_json::json;
 use settings::Settings;
@@ -19,7 +18,7 @@ use settings::networks::Network;
 
 use crate::bare::BareLearner;
 use crate::cluster::{Cluster, resolve};
-use crate::learner::{BATCHES, batch};
+use crate::learner::plain_batches;
 use crate::measure::{ROUNDS, Rates};
 use crate::python::{self, Server, number};
 use crate::pytorch::NETWORKS;
@@ -185,8 +184,7 @@ fn run_script(server: &mut Server, threads: u32, seconds: f64) -> Result<[f64; 3
 /// Updates per second, and cores in use.
 fn run_bare(settings: &Settings, seconds: f64) -> Result<(f64, f64)> {
     let mut bare = BareLearner::new(settings, ACTIONS)?;
-    let batches: Vec<TensorBatch> =
-        (0..BATCHES).map(|_| batch(settings.batch_size as i64, ACTIONS)).collect();
+    let batches = plain_batches(settings, ACTIONS);
     let mut next = batches.iter().cycle();
     let mut update = || {
         next.next().into_iter().for_each(|batch| bare.update(batch));

@@ -1,9 +1,9 @@
 //! Updates per second of our learner against bare libtorch.
 
-use agents::TensorBatch;
+use agents::{StateFormat, TensorBatch};
 use anyhow::Result;
 use learner::Learner;
-use rand::SeedableRng;
+use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use settings::Settings;
 use settings::networks;
@@ -57,9 +57,9 @@ fn measure(settings: &Settings, recording: &Recording, seconds: f64) -> Result<[
     let actions = recording.spec.actions.len() as i64;
     let mut bare = BareLearner::new(settings, actions)?;
     let mut whole = WholeUpdate::new(settings, recording, &within)?;
-    let batches: Vec<TensorBatch> =
-        (0..BATCHES).map(|_| batch(settings.batch_size as i64, actions)).collect();
-    let (mut ours_next, mut bare_next) = (batches.iter().cycle(), batches.iter().cycle());
+    let batches = batches(settings, actions, &alone.online().state_format());
+    let plain = plain_batches(settings, actions);
+    let (mut ours_next, mut bare_next) = (batches.iter().cycle(), plain.iter().cycle());
     let mut failed = Ok(());
     let mut sides: Vec<Side<'_, Result<()>>> = vec![
         Box::new(move |failed| {
@@ -87,18 +87,36 @@ fn measure(settings: &Settings, recording: &Recording, seconds: f64) -> Result<[
     Ok([row("update alone", rates[0], None), row("whole update", rates[2], Some(outside))])
 }
 
-/// A batch of noise.
-pub fn batch(size: i64, actions: i64) -> TensorBatch {
-    let pictures = || Tensor::randint(256, [size, 4, 84, 84], (Kind::Uint8, Device::Cpu));
-    TensorBatch {
-        states: pictures(),
+/// Batches of noise as the learner gets them, in its network's format.
+pub fn batches(settings: &Settings, actions: i64, format: &StateFormat) -> Vec<TensorBatch> {
+    let size = settings.batch_size;
+    noise(settings, actions, |bytes| format.tensor(bytes, size))
+}
+
+/// Batches of noise for a learner that knows nothing of formats: states are bytes, channel by channel.
+pub fn plain_batches(settings: &Settings, actions: i64) -> Vec<TensorBatch> {
+    let shape = [settings.batch_size as i64, 4, 84, 84];
+    noise(settings, actions, |bytes| Tensor::from_data_size(bytes, &shape, Kind::Uint8))
+}
+
+fn noise(settings: &Settings, actions: i64, states: impl Fn(&[u8]) -> Tensor) -> Vec<TensorBatch> {
+    let size = settings.batch_size as i64;
+    let mut rng = ChaCha8Rng::seed_from_u64(9);
+    let mut bytes = vec![0; settings.batch_size * 4 * 84 * 84];
+    let mut states = || {
+        rng.fill_bytes(&mut bytes);
+        states(&bytes)
+    };
+    let batch = |_| TensorBatch {
+        states: states(),
         actions: Tensor::randint(actions, [size], (Kind::Int64, Device::Cpu)),
-        returns: Tensor::randn([size], (Kind::Double, Device::Cpu)),
-        discounts: Tensor::full([size], 0.99, (Kind::Double, Device::Cpu)),
-        next_states: pictures(),
+        returns: Tensor::randn([size], (Kind::Float, Device::Cpu)),
+        discounts: Tensor::full([size], 0.99, (Kind::Float, Device::Cpu)),
+        next_states: states(),
         inner: None,
-        weights: Some(Tensor::ones([size], (Kind::Double, Device::Cpu))),
+        weights: Some(Tensor::ones([size], (Kind::Float, Device::Cpu))),
         reliabilities: None,
         ahead: None,
-    }
+    };
+    (0..BATCHES).map(batch).collect()
 }

@@ -19,6 +19,7 @@ use learner::prefetcher::{PrefetcherParts, RunCounts, StatusSenders};
 use learner::priorities::Priorities;
 use learner::remote::RemoteReplay;
 use learner::replay::{BatchAssembler, Replay};
+use learner::unpack::Unpacker;
 use prometheus::Registry;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -132,7 +133,6 @@ impl Prefetching {
             adjusted: watch::Sender::new(resolved).subscribe(),
             environment: recording.spec.clone(),
             rng: ChaCha8Rng::seed_from_u64(5),
-            priorities,
             metrics: metrics.clone(),
             health: Health::new(),
             publish,
@@ -140,8 +140,10 @@ impl Prefetching {
         };
         let mut rng = ChaCha8Rng::seed_from_u64(0);
         let learner = Learner::new(&parts.settings, &parts.environment, Device::Cpu, &mut rng)?;
-        let assembler = BatchAssembler::for_learner(&parts.settings, &parts.environment, &learner);
-        let replay = RemoteReplay::start(parts, assembler, runtime.handle().clone());
+        let assembler = |_| BatchAssembler::for_learner(&parts.settings, &parts.environment, &learner);
+        let assemblers = (0..parts.settings.prefetch_batches).map(assembler).collect();
+        let unpacker = Unpacker::new(assemblers, None, priorities.clone(), metrics.clone());
+        let replay = RemoteReplay::start(parts, unpacker, priorities, 0, runtime.handle().clone());
         Ok(Self { replay, metrics, batch_size })
     }
 

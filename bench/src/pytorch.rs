@@ -6,18 +6,20 @@
 
 use std::cell::RefCell;
 use std::path::Path;
+use std::sync::mpsc;
 
 use agents::TensorBatch;
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result};
 use learner::Learner;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 use settings::Settings;
+use settings::choices::Precision;
 use settings::networks::{self, Network};
-use tch::Device;
+use tch::{Device, Tensor};
 
-use crate::learner::{BATCHES, batch};
+use crate::learner::{BATCHES, batches};
 use crate::python::{self, KEEP_MEMORY, Server, number};
 use crate::section::{Row, Section};
 use crate::turns::{Side, Spent, Timed, repeat, take_turns};
@@ -30,12 +32,19 @@ const GAME: &str = "pong";
 
 const BATCH_SIZES: [usize; 2] = [32, 128];
 
-/// Ways of ours to learn: a name, and the settings that differ. One with a setting that does not exist is left out.
-const OURS: &[(&str, &[(&str, &str)])] = &[
-    ("f32", &[]),
-    ("f32, 2 threads", &[("torch_threads", "2")]),
-    ("bf16", &[("precision", "bf16")]),
-    ("bf16, 2 threads", &[("precision", "bf16"), ("torch_threads", "2")]),
+/// A way of ours to learn.
+struct Ours {
+    name: &'static str,
+    precision: Precision,
+    /// Whether a second thread computes the target network's values ahead, as in a cluster.
+    ahead: bool,
+}
+
+const OURS: &[Ours] = &[
+    Ours { name: "f32", precision: Precision::F32, ahead: false },
+    Ours { name: "f32, values ahead", precision: Precision::F32, ahead: true },
+    Ours { name: "bf16", precision: Precision::Bf16, ahead: false },
+    Ours { name: "bf16, values ahead", precision: Precision::Bf16, ahead: true },
 ];
 
 /// A way to learn in PyTorch.
@@ -105,11 +114,9 @@ fn measure(
     compile: bool,
 ) -> Result<Vec<Row>> {
     let (mut names, mut sides): (Vec<String>, Vec<Side<'_>>) = (Vec::new(), Vec::new());
-    for (name, differences) in OURS {
-        if let Some(settings) = settings(network, size, differences)? {
-            names.push(format!("ours, {name}"));
-            sides.push(ours(&settings)?);
-        }
+    for way in OURS {
+        names.push(format!("ours, {}", way.name));
+        sides.push(ours(&settings(network, size, way.precision), way.ahead)?);
     }
     if let Some(servers) = servers {
         for theirs in THEIRS.iter().filter(|theirs| compile || !theirs.is_compiled()) {
@@ -136,43 +143,76 @@ fn their_name(name: &str) -> String {
     format!("PyTorch, {name}")
 }
 
-/// The paper's settings with these differences; `None` if one of them does not exist.
-fn settings(
-    (network, hidden): (Network, usize),
-    batch_size: usize,
-    differences: &[(&str, &str)],
-) -> Result<Option<Settings>> {
-    let mut settings = Settings::paper();
-    (settings.network, settings.hidden_units, settings.batch_size) = (network, hidden, batch_size);
+/// The paper's settings for a network.
+fn settings((network, hidden): (Network, usize), batch_size: usize, precision: Precision) -> Settings {
     // As many forward passes as on the other side.
-    settings.n_step = 1;
-    for (key, text) in differences {
-        match settings.set(key, text) {
-            None => return Ok(None),
-            Some(set) => set.map_err(|error| anyhow!("{key} = {text}: {error}"))?,
-        }
-    }
-    Ok(Some(settings))
+    Settings { network, hidden_units: hidden, batch_size, precision, n_step: 1, ..Settings::paper() }
 }
 
-/// Our side: [`Learner::update`] on ready batches.
-fn ours(settings: &Settings) -> Result<Side<'static>> {
+/// Our side: [`Learner::update`] on ready batches, whose target values may be computed ahead on a second thread.
+fn ours(settings: &Settings, ahead: bool) -> Result<Side<'static>> {
     let spec = envs::make(GAME, &settings.environment(), 0)?.spec().clone();
     let mut learner = Learner::new(settings, &spec, Device::Cpu, &mut ChaCha8Rng::seed_from_u64(0))?;
     let actions = spec.actions.len() as i64;
-    let batches: Vec<TensorBatch> =
-        (0..BATCHES).map(|_| batch(settings.batch_size as i64, actions)).collect();
-    let (mut turn, threads) = (0, settings.torch_threads as i32);
+    let batches = batches(settings, actions, &learner.online().state_format());
+    let mut turn = 0;
     Ok(Box::new(move |seconds| {
-        tch::set_num_threads(threads);
-        let spent = repeat(seconds, || {
+        if ahead {
+            return learn_with_values_ahead(&mut learner, &batches, seconds);
+        }
+        repeat(seconds, || {
             learner.update(&batches[turn], 0.0)?;
             turn = (turn + 1) % BATCHES;
             Ok(())
-        });
-        tch::set_num_threads(1);
-        spent
+        })
     }))
+}
+
+/// Batches whose values are computed ahead.
+const AHEAD: usize = 2;
+
+/// Updates for so many seconds. The second thread lives no longer than that, so all that it does is measured.
+fn learn_with_values_ahead(learner: &mut Learner, batches: &[TensorBatch], seconds: f64) -> Result<Spent> {
+    let target = learner.shared_target();
+    let (send_used, used) = mpsc::channel::<TensorBatch>();
+    let (send_ready, ready) = mpsc::sync_channel::<TensorBatch>(AHEAD);
+    let mut newest = shallow(&batches[0]);
+    for batch in &batches[1..] {
+        let _ = send_used.send(shallow(batch));
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for mut batch in used {
+                target.value_ahead(&mut batch);
+                if send_ready.send(batch).is_err() {
+                    return;
+                }
+            }
+        });
+        let spent = repeat(seconds, || {
+            learner.update(&newest, 0.0)?;
+            let next = ready.recv().context("the second thread has ended")?;
+            let _ = send_used.send(std::mem::replace(&mut newest, next));
+            Ok(())
+        });
+        drop((send_used, ready));
+        spent
+    })
+}
+
+/// The same tensors.
+fn shallow(batch: &TensorBatch) -> TensorBatch {
+    TensorBatch {
+        states: batch.states.shallow_clone(),
+        actions: batch.actions.shallow_clone(),
+        returns: batch.returns.shallow_clone(),
+        discounts: batch.discounts.shallow_clone(),
+        next_states: batch.next_states.shallow_clone(),
+        inner: None,
+        weights: batch.weights.as_ref().map(Tensor::shallow_clone),
+        reliabilities: None,
+        ahead: None,
+    }
 }
 
 /// PyTorch in two processes, which differ in how their allocators are configured.

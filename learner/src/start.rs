@@ -246,7 +246,7 @@ impl Args {
         let assemblers =
             (0..parts.settings.prefetch_batches.min(UNPACKED_AT_A_TIME_MAX)).map(assembler).collect();
         let unpacker =
-            Unpacker::new(assemblers, learner.shared_target(), priorities.clone(), metrics.clone());
+            Unpacker::new(assemblers, Some(learner.shared_target()), priorities.clone(), metrics.clone());
         let handle = runtime.handle().clone();
         let replay = RemoteReplay::start(parts, unpacker, priorities, learner.updates(), handle.clone());
         health.ready();

@@ -29,7 +29,8 @@ pub struct Unpacker {
 }
 
 struct Shared {
-    target: SharedTarget,
+    /// Values batches ahead of their update.
+    target: Option<SharedTarget>,
     /// Sends removals of items that can't be decoded.
     priorities: Priorities,
     metrics: Arc<Metrics>,
@@ -48,10 +49,10 @@ pub struct Drawn {
 }
 
 impl Unpacker {
-    /// Runs as many jobs at a time as there are assemblers.
+    /// Runs as many jobs at a time as there are assemblers. With `target` they also compute its values.
     pub fn new(
         assemblers: Vec<BatchAssembler>,
-        target: SharedTarget,
+        target: Option<SharedTarget>,
         priorities: Priorities,
         metrics: Arc<Metrics>,
     ) -> Self {
@@ -99,9 +100,11 @@ impl Shared {
         let started = Instant::now();
         let mut sampled = assembler.finish(drawn.number, |shard| drawn.shares[shard]);
         self.metrics.add_stage_time("assemble", started);
-        let started = Instant::now();
-        self.target.value_ahead(&mut sampled.batch);
-        self.metrics.add_stage_time("target", started);
+        if let Some(target) = &self.target {
+            let started = Instant::now();
+            target.value_ahead(&mut sampled.batch);
+            self.metrics.add_stage_time("target", started);
+        }
         self.metrics.prepare_seconds.observe(drawn.started.elapsed().as_secs_f64());
         Some(sampled)
     }
