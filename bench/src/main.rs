@@ -1,6 +1,6 @@
 //! Side-by-side benchmarks: ours against the bare library underneath, in one run on one machine.
 //!
-//! One file per topic ([`environment`], [`actor`], [`learner`], [`replay`], [`growth`], [`codec`]; with processes of their
+//! One file per topic ([`environment`], [`actor`], [`learner`], [`weights`], [`replay`], [`growth`], [`codec`]; with processes of their
 //! own [`service`], [`durability`], [`scale`], [`soak`], [`peers`] and [`cluster`]), each giving a [`section::Section`] of the printed
 //! table. Read [`measure`] first: it says what a rate is here.
 #![forbid(unsafe_code)]
@@ -14,6 +14,8 @@ mod environment;
 mod bare;
 mod learner;
 mod whole;
+
+mod weights;
 
 mod replay;
 
@@ -71,6 +73,8 @@ enum Topic {
     Actor,
     /// Updates per second against bare libtorch.
     Learner,
+    /// Publishing and loading a version of the weights.
+    Weights,
     /// Sum tree and replay table at a million items.
     Replay,
     /// Bytes and time of packed frames.
@@ -98,6 +102,7 @@ impl Topic {
             Topic::Environment => environment::section(seconds),
             Topic::Actor => actor::section(seconds),
             Topic::Learner => learner::section(seconds),
+            Topic::Weights => weights::section(seconds),
             Topic::Replay => replay::section(seconds),
             Topic::Codec => codec::section(seconds),
             Topic::Service => service::section(seconds),
