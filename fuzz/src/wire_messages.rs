@@ -122,7 +122,7 @@ fn batch(message: Option<v1::Batch>) {
 /// A first segment that is the whole version is sent as the same message; a sender's next one continues it.
 fn weights(segment: v1::WeightsSegment) {
     let mut assembly = WeightsAssembly::default();
-    let Ok(complete) = assembly.add(segment.clone()) else {
+    let Ok(complete) = assembly.add(&segment) else {
         assert!(!assembly.is_incomplete());
         return;
     };
@@ -134,9 +134,9 @@ fn weights(segment: v1::WeightsSegment) {
         None => {
             assert_eq!(segment.bytes.len(), SEGMENT_BYTES);
             // The same segment again begins the version anew; as a later one it is of the wrong size or continues it.
-            assert_eq!(assembly.add(segment.clone()), Ok(None));
+            assert_eq!(assembly.add(&segment), Ok(None));
             let next = v1::WeightsSegment { offset: SEGMENT_BYTES as u64, ..segment };
-            let added = assembly.add(next);
+            let added = assembly.add(&next);
             assert_eq!(assembly.is_incomplete(), matches!(added, Ok(None)));
         }
     }

@@ -96,8 +96,8 @@ pub struct WeightsAssembly {
 
 impl WeightsAssembly {
     /// Adds the next segment. Returns the weights when they are complete. After an error nothing is kept.
-    pub fn add(&mut self, segment: v1::WeightsSegment) -> Result<Option<Weights>, Invalid> {
-        let checked = self.check(&segment);
+    pub fn add(&mut self, segment: &v1::WeightsSegment) -> Result<Option<Weights>, Invalid> {
+        let checked = self.check(segment);
         if checked.is_err() {
             *self = Self::default();
         }
@@ -172,13 +172,10 @@ mod tests {
                 assert_eq!(segments.len(), count);
                 let mut assembly = WeightsAssembly::default();
                 for segment in &segments[..count - 1] {
-                    assert_eq!(assembly.add(segment.clone()), Ok(None));
+                    assert_eq!(assembly.add(segment), Ok(None));
                     assert!(assembly.is_incomplete());
                 }
-                assert_eq!(
-                    assembly.add(segments[count - 1].clone()),
-                    Ok(Some((*weights(number, bytes)).clone()))
-                );
+                assert_eq!(assembly.add(&segments[count - 1]), Ok(Some((*weights(number, bytes)).clone())));
                 assert!(!assembly.is_incomplete());
             }
         }
@@ -188,7 +185,7 @@ mod tests {
     fn segments_are_slices_of_the_published_bytes() {
         let published = weights(1, 3 * SEGMENT_BYTES);
         let inside = published.safetensors.as_ptr_range();
-        for segment in Segments::new(published.clone()) {
+        for segment in Segments::new(published) {
             assert!(inside.contains(&segment.bytes.as_ptr()));
         }
     }
@@ -197,10 +194,10 @@ mod tests {
     fn a_newer_version_may_begin_while_another_is_incomplete() {
         let (older, newer) = (segments(1, 3 * SEGMENT_BYTES), segments(2, SEGMENT_BYTES + 9));
         let mut assembly = WeightsAssembly::default();
-        assert_eq!(assembly.add(older[0].clone()), Ok(None));
-        assert_eq!(assembly.add(older[1].clone()), Ok(None));
-        assert_eq!(assembly.add(newer[0].clone()), Ok(None));
-        assert_eq!(assembly.add(newer[1].clone()), Ok(Some((*weights(2, SEGMENT_BYTES + 9)).clone())));
+        assert_eq!(assembly.add(&older[0]), Ok(None));
+        assert_eq!(assembly.add(&older[1]), Ok(None));
+        assert_eq!(assembly.add(&newer[0]), Ok(None));
+        assert_eq!(assembly.add(&newer[1]), Ok(Some((*weights(2, SEGMENT_BYTES + 9)).clone())));
     }
 
     /// The error of the last segment after those before it were accepted. Then the assembly is empty.
@@ -209,9 +206,9 @@ mod tests {
         let (last, before) = segments.split_last().unwrap();
         let mut assembly = WeightsAssembly::default();
         for segment in before {
-            assert_eq!(assembly.add(segment.clone()), Ok(None));
+            assert_eq!(assembly.add(segment), Ok(None));
         }
-        let error = assembly.add(last.clone()).unwrap_err().to_string();
+        let error = assembly.add(last).unwrap_err().to_string();
         assert!(!assembly.is_incomplete() && assembly.received.capacity() == 0);
         error
     }
@@ -219,7 +216,7 @@ mod tests {
     #[test]
     fn segments_out_of_order_are_refused() {
         let [first, second, third] = segments(1, 3 * SEGMENT_BYTES).try_into().unwrap();
-        assert_eq!(refused(&[second.clone()]), "first segment is missing");
+        assert_eq!(refused(std::slice::from_ref(&second)), "first segment is missing");
         let skipped = refused(&[first.clone(), third]);
         assert_eq!(skipped, "offset is 262144, must be 131072");
         let repeated = refused(&[first, second.clone(), second]);
@@ -253,10 +250,10 @@ mod tests {
         }
         // One more after the last: the version is complete, so nothing has begun.
         let mut assembly = WeightsAssembly::default();
-        assert_eq!(assembly.add(first), Ok(None));
-        assert!(assembly.add(second.clone()).unwrap().is_some());
+        assert_eq!(assembly.add(&first), Ok(None));
+        assert!(assembly.add(&second).unwrap().is_some());
         let beyond = v1::WeightsSegment { offset: second.bytes_total, ..second };
-        assert_eq!(assembly.add(beyond).unwrap_err().to_string(), "first segment is missing");
+        assert_eq!(assembly.add(&beyond).unwrap_err().to_string(), "first segment is missing");
     }
 
     #[test]

@@ -343,7 +343,7 @@ mod tests {
                 advance(PROGRESS_EVERY).await;
             }
             if let Some(Update::Segment(segment)) = next(&mut replies).await.update {
-                let weights = assembly.add(segment).expect("no version is interrupted by another");
+                let weights = assembly.add(&segment).expect("no version is interrupted by another");
                 complete.extend(weights.map(|weights| weights.version.number));
             }
         }

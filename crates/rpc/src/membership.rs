@@ -252,19 +252,18 @@ async fn receive(
     let mut segment_at = Instant::now();
     loop {
         let message = timeout(UPDATE_WAIT_MAX, messages.next()).await.map_err(|_| silent())?;
-        let mut message =
-            message.unwrap_or_else(|| Err(Status::unavailable("the learner closed the stream")))?;
+        let message = message.unwrap_or_else(|| Err(Status::unavailable("the learner closed the stream")))?;
         *warned_at = None;
         let mut weights = None;
-        if let Some(Message::Segment(segment)) = &mut message.update {
+        if let Some(Message::Segment(segment)) = &message.update {
             segment_at = Instant::now();
-            weights = assembly.add(std::mem::take(segment)).map_err(|invalid| {
+            weights = assembly.add(segment).map_err(|invalid| {
                 Status::data_loss(format!("the learner sent an invalid segment of weights: {invalid}"))
             })?;
         } else if assembly.is_incomplete() && segment_at.elapsed() >= UPDATE_WAIT_MAX {
             return Err(Status::deadline_exceeded("the learner does not complete the weights that it began"));
         }
-        update.send_modify(|update| apply(update, message, weights));
+        update.send_modify(|update| apply(update, &message, weights));
         if update.borrow().finished {
             return Ok(());
         }
@@ -290,7 +289,7 @@ fn shard_entries(shards: &[v1::ShardEntry]) -> Result<Vec<ShardEntry>, String> {
 }
 
 /// Applies a message, and the weights that it completes. Weights that are not newer are skipped.
-fn apply(update: &mut WeightsUpdate, message: v1::WatchWeightsReply, weights: Option<Weights>) {
+fn apply(update: &mut WeightsUpdate, message: &v1::WatchWeightsReply, weights: Option<Weights>) {
     update.agent_steps = message.agent_steps;
     update.connected = true;
     // An empty directory means that no shard has moved. An invalid one, or one of another length, is ignored.
@@ -424,7 +423,7 @@ mod tests {
     fn a_restarted_learners_weights_replace_newer_numbered_ones() {
         let mut update = WeightsUpdate::default();
         let mut after = |incarnation, number| {
-            apply(&mut update, v1::WatchWeightsReply::default(), Some(weights(incarnation, number)));
+            apply(&mut update, &v1::WatchWeightsReply::default(), Some(weights(incarnation, number)));
             let version = update.weights.as_ref().unwrap().version;
             (version.incarnation, version.number)
         };
@@ -453,7 +452,7 @@ mod tests {
             ..WeightsUpdate::default()
         };
         let mut after = |shards: Vec<v1::ShardEntry>| {
-            apply(&mut update, v1::WatchWeightsReply { shards, ..Default::default() }, None);
+            apply(&mut update, &v1::WatchWeightsReply { shards, ..Default::default() }, None);
             update.shards.iter().map(|entry| entry.address.to_string()).collect::<Vec<_>>()
         };
         let swapped = ["b:1", "a:1"];
@@ -470,7 +469,7 @@ mod tests {
             let request =
                 EvaluationRequest { number, frames: 40, updates: 10, episodes: 8, baselines: false };
             let weights = Weights { evaluation: Some(request), ..weights(1, 7) };
-            apply(&mut update, v1::WatchWeightsReply::default(), Some(weights));
+            apply(&mut update, &v1::WatchWeightsReply::default(), Some(weights));
             update.weights.as_ref().unwrap().evaluation.unwrap().number
         };
         assert_eq!([after(5), after(6), after(5)], [5, 6, 6]);
