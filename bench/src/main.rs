@@ -1,6 +1,6 @@
 //! Side-by-side benchmarks: ours against the bare library underneath, in one run on one machine.
 //!
-//! One file per topic ([`environment`], [`actor`], [`learner`], [`replay`], [`growth`], [`codec`]; with processes of their
+//! One file per topic ([`environment`], [`actor`], [`learner`], [`weights`], [`replay`], [`growth`], [`codec`]; with processes of their
 //! own [`service`], [`prefetch`], [`durability`], [`scale`], [`soak`], [`peers`] and [`cluster`]), each giving a
 //! [`section::Section`] of the printed table. The learner's topic has a second one, [`pytorch`], and the cluster's has
 //! [`end_to_end`]; [`hour`] is computed from the others. Read [`measure`] first: it says what a rate is here, and [`turns`]
@@ -18,6 +18,8 @@ mod learner;
 mod pytorch;
 mod turns;
 mod whole;
+
+mod weights;
 
 mod replay;
 
@@ -76,12 +78,16 @@ struct Args {
 /// What can be measured on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Topic {
+    /// A whole little cluster, against the same training in one process, a plain PyTorch script and bare libtorch.
+    Cluster,
     /// Frames per second of Atari against the bare emulator.
     Environment,
     /// Frames per second of an actor with its network, by number of lanes.
     Actor,
     /// Updates per second against bare libtorch and against PyTorch.
     Learner,
+    /// Publishing and loading a version of the weights.
+    Weights,
     /// Sum tree and replay table at a million items.
     Replay,
     /// Bytes and time of packed frames.
@@ -100,8 +106,6 @@ enum Topic {
     Soak,
     /// A shard against dm-reverb, the sum tree against cpprb and torchrl. Not part of the whole: it installs 7 GB.
     Peers,
-    /// A whole little cluster, against the same training in one process, a plain PyTorch script and bare libtorch.
-    Cluster,
     /// What 40M frames in one hour take, from environment, actor, learner, service and prefetch, which it measures first.
     Hour,
 }
@@ -113,12 +117,18 @@ impl Topic {
     /// Its sections. `measured` are those of the topics before it.
     fn measure(self, args: &Args, measured: &[Section]) -> Result<Vec<Section>> {
         let seconds = args.seconds;
+        if self != Topic::Cluster {
+            // As our processes do. It holds for the rest of this process, bare libtorch included, so the cluster comes first: there
+            // bare libtorch runs as people run it.
+            agents::keep_freed_memory();
+        }
         let section = match self {
             Topic::Environment => environment::section(seconds),
             Topic::Actor => actor::section(seconds),
             Topic::Learner => {
                 return Ok(vec![learner::section(seconds)?, pytorch::section(seconds, args.compile)?]);
             }
+            Topic::Weights => weights::section(seconds),
             Topic::Replay => replay::section(seconds),
             Topic::Codec => codec::section(seconds),
             Topic::Service => service::section(seconds),
@@ -147,7 +157,6 @@ fn main() {
 /// Runs the requested benchmarks, and prints each section when it is complete.
 fn run(args: &Args) -> Result<()> {
     // As a run does by default, and so that a core of ours is compared with a core of libtorch.
-    agents::keep_freed_memory();
     tch::set_num_threads(1);
     let machine = machine::facts();
     if !args.json {

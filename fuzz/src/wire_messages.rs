@@ -4,11 +4,13 @@
 
 mod sample;
 
+use std::sync::Arc;
+
 use prost::Message;
-use proto::limits::{EPISODES_MAX, PLAYERS_MAX, UPDATES_MAX};
+use proto::limits::{EPISODES_MAX, PLAYERS_MAX, SEGMENT_BYTES, UPDATES_MAX};
 use proto::v1::insert_request::Message as Request;
 use proto::v1::watch_weights_reply::Update;
-use proto::{PackedBatch, Report, Weights, convert, play, v1};
+use proto::{PackedBatch, Report, Segments, WeightsAssembly, convert, play, v1};
 use rpc::address::Address;
 use settings::Resolved;
 
@@ -66,12 +68,12 @@ messages! {
         store(reply.store);
     };
     SnapshotReply { piece: b"piece".as_slice().into() }, drop;
-    JoinRequest { protocol: 3, run: "run".into(), role: 1, index: Some(3), incarnation: 4 }, drop;
+    JoinRequest { protocol: proto::PROTOCOL, run: "run".into(), role: 1, index: Some(3), incarnation: 4 }, drop;
     JoinReply { ..sample::join_reply() }, joined;
     WatchWeightsRequest { caller: sample::caller(), role: 2, index: 0, incarnation: 1 }, drop;
     WatchWeightsReply { ..sample::watch_weights_reply() },
-        |reply| if let Some(Update::Weights(message)) = reply.update {
-            weights(message);
+        |reply| if let Some(Update::Segment(segment)) = reply.update {
+            weights(segment);
         };
     ReportRequest { ..sample::report_request() }, reports;
     ReportReply {}, drop;
@@ -117,9 +119,27 @@ fn batch(message: Option<v1::Batch>) {
     batch.items().for_each(|item| assert_eq!(item.steps().count(), item.length()));
 }
 
-fn weights(message: v1::Weights) {
-    let Ok(weights) = Weights::try_from(message) else { return };
-    assert_eq!(Weights::try_from(v1::Weights::from(&weights)), Ok(weights));
+/// A first segment that is the whole version is sent as the same message; a sender's next one continues it.
+fn weights(segment: v1::WeightsSegment) {
+    let mut assembly = WeightsAssembly::default();
+    let Ok(complete) = assembly.add(&segment) else {
+        assert!(!assembly.is_incomplete());
+        return;
+    };
+    assert_eq!(segment.offset, 0, "nothing has begun before it");
+    match complete {
+        Some(weights) => {
+            assert_eq!(Segments::new(Arc::new(weights)).collect::<Vec<_>>(), [segment]);
+        }
+        None => {
+            assert_eq!(segment.bytes.len(), SEGMENT_BYTES);
+            // The same segment again begins the version anew; as a later one it is of the wrong size or continues it.
+            assert_eq!(assembly.add(&segment), Ok(None));
+            let next = v1::WeightsSegment { offset: SEGMENT_BYTES as u64, ..segment };
+            let added = assembly.add(&next);
+            assert_eq!(assembly.is_incomplete(), matches!(added, Ok(None)));
+        }
+    }
 }
 
 fn reports(message: v1::ReportRequest) {

@@ -6,7 +6,7 @@
 //! computes their weights. [`journal`] and [`checkpoint`] write the run's files.
 //!
 //! The process around the trainer: [`training_thread`] is its training thread, [`priorities`] sends priorities to the shards,
-//! [`page_sampler`] feeds the live page. [`start`] wires it up with `coordinator`, which tracks the members and the
+//! [`publishing`] makes the weights that actors receive, [`page_sampler`] feeds the live page. [`start`] wires it up with `coordinator`, which tracks the members and the
 //! shards.
 #![forbid(unsafe_code)]
 
@@ -27,6 +27,7 @@ mod open;
 pub mod page_sampler;
 pub mod prefetcher;
 pub mod priorities;
+pub mod publishing;
 pub mod remote;
 pub mod scores;
 pub mod start;

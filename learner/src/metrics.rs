@@ -78,6 +78,8 @@ telemetry::metrics! {
             new.counter("quiver_learner_undecodable_items_total", "Sampled transitions that could not be decoded"),
         pub weights_version: IntGauge =
             new.count("quiver_learner_weights_version", "Version of the newest published weights, counted in updates"),
+        pub publications: IntCounter =
+            new.counter("quiver_learner_publications_total", "Publications of weights to the actors"),
         pub weights_bytes: IntGauge = new.count("quiver_learner_weights_bytes", "Size of the published weights"),
         pub members: IntGaugeVec =
             new.counts("quiver_learner_members", "Connected members", "role", &["actor", "evaluator"]),

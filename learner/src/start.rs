@@ -267,7 +267,7 @@ impl Args {
     ) -> Result<()> {
         let service = LearnerServer::new(LearnerService::new(hub.clone(), metrics.refused.clone()))
             .max_decoding_message_size(proto::limits::OTHER_BYTES_MAX)
-            .max_encoding_message_size(proto::limits::WEIGHTS_BYTES_MAX);
+            .max_encoding_message_size(proto::limits::OTHER_BYTES_MAX);
         let listener = runtime.block_on(Listener::bind(&self.listen, edge, gate))?;
         let routes = tonic::service::Routes::new(service);
         runtime.spawn(listener.serve(routes, std::future::pending()));

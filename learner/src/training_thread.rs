@@ -29,6 +29,7 @@ use crate::events::Events;
 use crate::journal::Journal;
 use crate::learner::{Diverged, Learner};
 use crate::metrics::Metrics;
+use crate::publishing::Publisher;
 use crate::remote::RemoteReplay;
 use crate::replay::Replay;
 use crate::trainer::{Trainer, UpdateObserver};
@@ -51,6 +52,7 @@ pub struct TrainingThread {
     pub members: RunMembers,
     pub process: ProcessHandles,
     pub resolved: Resolved,
+    publisher: Publisher,
     /// When the last progress event was sent.
     shown: Instant,
     /// Frames at the last check for a due evaluation or checkpoint.
@@ -120,8 +122,9 @@ impl TrainingThread {
         process: ProcessHandles,
         resolved: Resolved,
     ) -> Self {
-        let frames_checked = journal.state.frames;
-        Self { trainer, journal, members, process, resolved, shown: Instant::now(), frames_checked }
+        let (frames_checked, shown) = (journal.state.frames, Instant::now());
+        let publisher = Publisher::new(&resolved.settings);
+        Self { trainer, journal, members, process, resolved, publisher, shown, frames_checked }
     }
 
     /// Trains until the frame budget is reached or the process must stop.
@@ -144,6 +147,9 @@ impl TrainingThread {
                 return self.stopped();
             }
             self.learn()?;
+            if self.publisher.is_due(self.trainer.learner.updates(), Instant::now()) {
+                self.publish();
+            }
             self.do_periodic_work()?;
         }
         self.finish()
@@ -158,9 +164,6 @@ impl TrainingThread {
         let Some(update) = step.inspect_err(|error| self.save_divergence(error))? else { return Ok(()) };
         metrics.updates.inc();
         self.journal.update(&update);
-        if self.trainer.learner.updates().is_multiple_of(self.resolved.settings.publish_every_updates.0) {
-            self.publish();
-        }
         Ok(())
     }
 
@@ -284,20 +287,22 @@ impl TrainingThread {
     }
 
     /// Publishes the current weights to all actors.
-    fn publish(&self) {
-        let (started, metrics) = (Instant::now(), &self.process.metrics);
-        let weights = Arc::new(self.weights());
-        metrics.weights_version.set(self.trainer.learner.updates() as i64);
+    fn publish(&mut self) {
+        let started = Instant::now();
+        let weights = self.weights();
+        let metrics = &self.process.metrics;
+        metrics.weights_version.set(weights.version.number as i64);
         metrics.weights_bytes.set(weights.safetensors.len() as i64);
-        self.members.hub.publish(weights);
+        metrics.publications.inc();
+        self.publisher.published(weights.version.number, started);
+        self.members.hub.publish(Arc::new(weights));
         metrics.add_stage_time("publish", started);
     }
 
-    fn weights(&self) -> Weights {
+    fn weights(&mut self) -> Weights {
         let (learner, incarnation) = (&self.trainer.learner, self.members.hub.run_info().incarnation);
         let version = WeightsVersion { incarnation, number: learner.updates() };
-        let safetensors = learner.online().parameters().to_safetensors().into();
-        Weights { version, safetensors, evaluation: None }
+        self.publisher.weights(version, learner.online().parameters())
     }
 
     fn request_evaluation(&mut self, episodes: u32, baselines: bool) -> u64 {

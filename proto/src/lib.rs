@@ -9,20 +9,22 @@ pub mod convert;
 pub mod limits;
 pub mod play;
 pub mod status;
+pub mod weights;
 
 mod steps;
 
 pub use batch::{BatchBuilder, BatchItem, PackedBatch};
 pub use convert::{Invalid, StoreSpec, Updates};
-pub use play::{EpisodeReport, EvaluationRequest, PlayerScores, Report, Weights};
+pub use play::{EpisodeReport, PlayerScores, Report};
 pub use steps::agent_steps;
+pub use weights::{EvaluationRequest, Segments, Weights, WeightsAssembly};
 #[allow(clippy::all, unused_qualifications, reason = "generated")]
 pub mod v1 {
     tonic::include_proto!("quiver.v1");
 }
 
 /// The protocol version of this build. Peers with another version refuse each other.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// Descriptors of all messages and services, for gRPC reflection.
 pub const DESCRIPTOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/quiver.bin"));

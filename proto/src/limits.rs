@@ -23,7 +23,10 @@ pub const FRAME_BYTES_MAX: usize = INSERT_BYTES_MAX / 2;
 /// Bytes of one message from a shard. 4,096 transitions of seven noisy frames are 205 MB. A larger batch of such frames
 /// is refused.
 pub const SAMPLE_BYTES_MAX: usize = 256 << 20;
-/// Bytes of one message of weights. The Nature network is 6.8 MB, an MLP of 2 × 4,096 units 70 MB.
+/// Bytes of a version of the weights, all segments together. The Nature network is 6.8 MB, an MLP of 2 × 4,096 units 70 MB.
 pub const WEIGHTS_BYTES_MAX: usize = 256 << 20;
+/// Bytes of a segment of weights; the last one of a version may have fewer. At 1 Mbit/s a segment takes a second, far
+/// less than a receiver waits for a message, and a version of the Nature network has 52 of them.
+pub const SEGMENT_BYTES: usize = 128 << 10;
 /// Bytes of any other message.
 pub const OTHER_BYTES_MAX: usize = 4 << 20;

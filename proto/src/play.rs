@@ -1,38 +1,11 @@
-//! Domain types of the messages between learner and members: weights, evaluation requests, reports.
+//! Domain types of what members report to the learner: training games and evaluations.
 
-use bytes::Bytes;
-use replay::WeightsVersion;
-
-use crate::convert::{Invalid, version, version_message};
+use crate::convert::Invalid;
 use crate::limits::{EPISODES_MAX, PLAYERS_MAX, SCORES_MAX};
 use crate::v1;
 
 /// Bytes of a player's name.
 const NAME_BYTES_MAX: usize = 64;
-
-/// Published weights. Clones share the bytes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Weights {
-    pub version: WeightsVersion,
-    pub safetensors: Bytes,
-    /// The evaluation that the learner requests for these weights.
-    pub evaluation: Option<EvaluationRequest>,
-}
-
-/// Games that the learner wants an evaluator to play.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EvaluationRequest {
-    /// Unique in the run. Grows with every request.
-    pub number: u64,
-    /// Frames of the training that produced the weights.
-    pub frames: u64,
-    /// Updates of the training that produced the weights.
-    pub updates: u64,
-    /// Games for each player.
-    pub episodes: u32,
-    /// Play the baselines as well.
-    pub baselines: bool,
-}
 
 /// What a member reports to the learner.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,42 +38,6 @@ pub struct PlayerScores {
     pub name: String,
     /// Unclipped, in the order of play.
     pub scores: Vec<f64>,
-}
-
-impl From<&Weights> for v1::Weights {
-    fn from(weights: &Weights) -> Self {
-        let request = |request: EvaluationRequest| v1::EvaluationRequest {
-            number: request.number,
-            frames: request.frames,
-            updates: request.updates,
-            episodes: request.episodes,
-            baselines: request.baselines,
-        };
-        Self {
-            version: Some(version_message(weights.version)),
-            safetensors: weights.safetensors.clone(),
-            evaluation: weights.evaluation.map(request),
-        }
-    }
-}
-
-impl TryFrom<v1::Weights> for Weights {
-    type Error = Invalid;
-
-    fn try_from(weights: v1::Weights) -> Result<Self, Invalid> {
-        let request = |request: v1::EvaluationRequest| EvaluationRequest {
-            number: request.number,
-            frames: request.frames,
-            updates: request.updates,
-            episodes: request.episodes,
-            baselines: request.baselines,
-        };
-        Ok(Self {
-            version: version(weights.version.ok_or(Invalid::Missing("version"))?),
-            safetensors: weights.safetensors,
-            evaluation: weights.evaluation.map(request),
-        })
-    }
 }
 
 /// Converts the reports of a message. Scores must be finite, names short, and the lists within their limits.
@@ -163,11 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weights_and_reports_survive_the_round_trip() {
-        let request = EvaluationRequest { number: 5, frames: 40, updates: 10, episodes: 8, baselines: true };
-        let version = WeightsVersion { incarnation: 2, number: 10 };
-        let weights = Weights { version, safetensors: Bytes::from_static(b"w"), evaluation: Some(request) };
-        assert_eq!(Weights::try_from(v1::Weights::from(&weights)), Ok(weights));
+    fn reports_survive_the_round_trip() {
         let agent = PlayerScores { name: "agent".into(), scores: vec![1.0, -2.0] };
         let played = Report::Evaluation { number: 5, players: vec![agent] };
         let games = Report::Episodes(vec![EpisodeReport { score: 3.0, steps: 7, truncated: true }]);

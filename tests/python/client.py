@@ -164,7 +164,7 @@ def main(protos: str, address: str, into: str, secrets: str) -> None:
         raise AssertionError("another protocol was not refused")
     except grpc.RpcError as error:
         assert error.code() == grpc.StatusCode.FAILED_PRECONDITION, error
-        assert "protocol 3, the caller 2" in error.details(), error
+        assert "protocol 4, the caller 2" in error.details(), error
     channel.close()
     print("all is well")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from renames import Dialect
 
-# Parameters bottom up; safetensors sorts them by name. See crates/agents/src/architecture.rs, and adam.rs for the
+# Parameters bottom up; files of 0.1.0 sort them by name. See crates/agents/src/architecture.rs, and adam.rs for the
 # optimizer.
 LAYERS = ("conv0", "conv1", "conv2", "hidden0", "hidden", "advantage", "value_hidden", "value")
 TENSORS = [f"{layer}.{part}" for layer in LAYERS for part in ("weight", "bias")] + ["first", "second", "step"]

@@ -52,6 +52,38 @@ pub fn elements_mut<T: Visible>(tensor: &mut Tensor) -> Option<&mut [T]> {
     Some(unsafe { std::slice::from_raw_parts_mut(tensor.data_ptr().cast::<T>(), length) })
 }
 
+/// Copies the elements of an f32 tensor as little-endian bytes: one pass over memory, or one transfer from the tensor's
+/// device.
+///
+/// # Panics
+/// If the tensor is of another kind or empty, or if there are not four bytes for each element.
+pub fn copy_to_bytes(tensor: &Tensor, bytes: &mut [u8]) {
+    let on_cpu = tensor.to_device(Device::Cpu).contiguous();
+    let values = elements::<f32>(&on_cpu).expect("an f32 tensor with elements");
+    let (places, rest) = bytes.as_chunks_mut::<{ size_of::<f32>() }>();
+    assert!(places.len() == tensor.numel() && rest.is_empty(), "four bytes for each element");
+    for (place, value) in places.iter_mut().zip(values) {
+        *place = value.to_le_bytes();
+    }
+}
+
+/// The inverse of [`copy_to_bytes`]: one pass over memory, or one transfer to the tensor's device.
+///
+/// # Panics
+/// If there are not four bytes for each element.
+pub fn copy_from_bytes(tensor: &mut Tensor, bytes: &[u8]) {
+    let (values, rest) = bytes.as_chunks::<{ size_of::<f32>() }>();
+    assert!(values.len() == tensor.numel() && rest.is_empty(), "four bytes for each element");
+    if let Some(places) = elements_mut::<f32>(tensor) {
+        for (place, value) in places.iter_mut().zip(values) {
+            *place = f32::from_le_bytes(*value);
+        }
+        return;
+    }
+    let values = Tensor::from_data_size(bytes, &tensor.size(), Kind::Float);
+    tch::no_grad(|| tensor.copy_(&values));
+}
+
 fn visible_length<T: Visible>(tensor: &Tensor) -> Option<usize> {
     let visible = tensor.device() == Device::Cpu && tensor.kind() == T::KIND && tensor.is_contiguous();
     (visible && tensor.numel() > 0).then(|| tensor.numel())
@@ -86,6 +118,21 @@ mod tests {
     }
 
     #[test]
+    fn bytes_are_little_endian_and_come_back() {
+        let tensor = Tensor::from_slice(&[1f32, -2.5]);
+        let mut bytes = [0; 8];
+        copy_to_bytes(&tensor, &mut bytes);
+        assert_eq!(bytes, [0, 0, 128, 63, 0, 0, 32, 192]);
+        // A tensor whose memory is not visible takes the other route.
+        let mut matrix = Tensor::zeros([2, 2], (Kind::Float, Device::Cpu)).narrow(1, 0, 1);
+        assert!(elements::<f32>(&matrix).is_none());
+        let mut plain = Tensor::zeros([2], (Kind::Float, Device::Cpu));
+        for other in [&mut matrix, &mut plain] {
+            copy_from_bytes(other, &bytes);
+            assert_eq!(Vec::<f32>::try_from(other.reshape([-1])).unwrap(), [1.0, -2.5]);
+        }
+    }
+
     fn only_plain_tensors_of_the_type_are_visible() {
         let matrix = Tensor::from_slice(&[1f32, 2.0, 3.0, 4.0]).view([2, 2]);
         assert!(elements::<f32>(&matrix).is_some());

@@ -5,21 +5,31 @@
 //!
 //! With bf16 matrices the network computes with a second flat tensor, the values rounded, and the leaves below the output layers
 //! are views of that one. Whatever changes the values refreshes it.
+//!
+//! A weights file is a header that only the shapes determine, followed by the flat tensor's bytes. So writing a file is
+//! one copy, and so is loading one with the same header. Files with tensors in another order, which older versions and
+//! other programs write, are read tensor by tensor.
 
 use rand::{Rng, RngExt};
-use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
 use tch::{Device, Kind, Tensor};
 
 use settings::choices::Precision;
 use settings::networks::Mismatch;
 
 use crate::architecture::{Architecture, ParameterSpec};
+use crate::memory;
 use crate::read;
+
+/// Bytes of one parameter in a file.
+const VALUE_BYTES: usize = size_of::<f32>();
 
 /// All parameters of one network.
 #[derive(Debug)]
 pub struct Parameters {
     specs: Vec<ParameterSpec>,
+    /// What a weights file of these shapes begins with.
+    header: Vec<u8>,
     flat: Tensor,
     /// The values in bf16, if the matrices are computed in bf16.
     rounded: Option<Tensor>,
@@ -72,7 +82,7 @@ impl Parameters {
             leaf.set_requires_grad(true)
         });
         let leaves = leaves.collect();
-        Self { specs, flat, rounded, leaves }
+        Self { header: header(&specs), specs, flat, rounded, leaves }
     }
 
     /// The same values and not a copy of them, for another thread to read.
@@ -81,6 +91,7 @@ impl Parameters {
     pub(crate) fn share(&self) -> Self {
         Self {
             specs: self.specs.clone(),
+            header: self.header.clone(),
             flat: self.flat.shallow_clone(),
             rounded: self.rounded.as_ref().map(Tensor::shallow_clone),
             leaves: self.leaves.iter().map(Tensor::shallow_clone).collect(),
@@ -109,14 +120,15 @@ impl Parameters {
         if self.rounded.is_some() { Precision::Bf16 } else { Precision::F32 }
     }
 
-    /// Replaces all values.
-    pub fn set(&mut self, values: &Tensor) {
-        tch::no_grad(|| {
-            self.flat.copy_(values);
-            if let Some(rounded) = &mut self.rounded {
-                rounded.copy_(&self.flat);
-            }
-        });
+    fn set_bytes(&mut self, values: &[u8]) {
+        memory::copy_from_bytes(&mut self.flat, values);
+        self.refresh_rounded();
+    }
+
+    fn refresh_rounded(&mut self) {
+        if let Some(rounded) = &mut self.rounded {
+            tch::no_grad(|| rounded.copy_(&self.flat));
+        }
     }
 
     /// The parameters one by one as the network computes with them, weight and bias of each layer, bottom up.
@@ -124,41 +136,39 @@ impl Parameters {
         &self.leaves
     }
 
-    /// Takes over another network's values.
-    pub fn copy_from(&mut self, other: &Parameters) {
-        self.set(&other.flat);
-    }
-
     /// A second set with the same values.
     pub fn duplicate(&self) -> Self {
         Self::from_flat(self.specs.clone(), self.flat.copy(), self.precision())
     }
 
-    fn values(&self) -> Vec<f32> {
-        read::floats(&[&self.flat])
-    }
-
     /// The weights as a safetensors file.
     pub fn to_safetensors(&self) -> Vec<u8> {
-        let bytes: Vec<u8> = self.values().iter().flat_map(|value| value.to_le_bytes()).collect();
-        let mut offset = 0;
-        let views = self.specs.iter().map(|spec| {
-            let length = spec.shape.iter().product::<i64>() as usize * size_of::<f32>();
-            let shape = spec.shape.iter().map(|&size| size as usize).collect();
-            let view =
-                TensorView::new(Dtype::F32, shape, &bytes[offset..offset + length]).expect("lengths match");
-            offset += length;
-            (spec.name.as_str(), view)
-        });
-        safetensors::serialize(views, None).expect("plain tensors can always be written")
+        let mut file = Vec::new();
+        self.write_safetensors(&mut file);
+        file
+    }
+
+    /// Replaces the contents of `file` by the weights as a safetensors file. If it held one of the same network, its memory
+    /// is reused, and the cost is one copy: of memory on the CPU, from the device otherwise.
+    pub fn write_safetensors(&self, file: &mut Vec<u8>) {
+        file.resize(self.header.len() + self.flat.numel() * VALUE_BYTES, 0);
+        let (header, values) = file.split_at_mut(self.header.len());
+        header.copy_from_slice(&self.header);
+        read::into(&self.flat, values);
     }
 
     /// Replaces all values by those of a safetensors file; on an error nothing changes.
     pub fn load_safetensors(&mut self, bytes: &[u8]) -> Result<(), WeightsError> {
+        let own = bytes.strip_prefix(self.header.as_slice());
+        if let Some(values) = own.filter(|values| values.len() == self.flat.numel() * VALUE_BYTES) {
+            self.check_finite(values)?;
+            self.set_bytes(values);
+            return Ok(());
+        }
         let file =
             SafeTensors::deserialize(bytes).map_err(|error| WeightsError::Format(error.to_string()))?;
         self.check_names(&file)?;
-        let mut values = Vec::with_capacity(self.flat.numel());
+        let mut values = Vec::with_capacity(self.flat.numel() * VALUE_BYTES);
         for spec in &self.specs {
             let tensor =
                 file.tensor(&spec.name).map_err(|error| WeightsError::Mismatch(error.to_string()))?;
@@ -167,13 +177,23 @@ impl Parameters {
                 let found = format!("{} is {:?} of {:?}", spec.name, tensor.dtype(), tensor.shape());
                 return Err(WeightsError::Mismatch(found));
             }
-            let (chunks, _) = tensor.data().as_chunks::<4>();
-            values.extend(chunks.iter().map(|bytes| f32::from_le_bytes(*bytes)));
-            if values.iter().any(|value| !value.is_finite()) {
+            values.extend_from_slice(tensor.data());
+        }
+        self.check_finite(&values)?;
+        self.set_bytes(&values);
+        Ok(())
+    }
+
+    /// Checks values in the order of the flat tensor. The error names the first tensor with one that is not finite.
+    fn check_finite(&self, values: &[u8]) -> Result<(), WeightsError> {
+        let mut rest = values;
+        for spec in &self.specs {
+            let (tensor, others) = rest.split_at(elements(spec) * VALUE_BYTES);
+            if !are_finite(tensor) {
                 return Err(WeightsError::NotFinite(spec.name.clone()));
             }
+            rest = others;
         }
-        self.set(&Tensor::from_slice(&values));
         Ok(())
     }
 
@@ -205,5 +225,129 @@ impl Parameters {
     /// A tensor of zeros laid out like [`Parameters::flat`].
     pub(crate) fn zeros(&self) -> Tensor {
         Tensor::zeros([self.flat.numel() as i64], (Kind::Float, self.flat.device()))
+    }
+}
+
+/// Parameters of a tensor.
+fn elements(spec: &ParameterSpec) -> usize {
+    spec.shape.iter().product::<i64>() as usize
+}
+
+/// The length and the description of the tensors that precede their bytes in a safetensors file.
+fn header(specs: &[ParameterSpec]) -> Vec<u8> {
+    let mut offset = 0;
+    let tensors = specs.iter().map(|spec| {
+        let first = offset;
+        offset += elements(spec) * VALUE_BYTES;
+        let shape = spec.shape.iter().map(|&size| size as usize).collect();
+        (spec.name.clone(), TensorInfo { dtype: Dtype::F32, shape, data_offsets: (first, offset) })
+    });
+    let metadata = Metadata::new(None, tensors.collect()).expect("the tensors follow each other");
+    let mut description = serde_json::to_vec(&metadata).expect("names and numbers can be written");
+    // The format wants the tensors' bytes to begin at a multiple of eight.
+    description.resize(description.len().next_multiple_of(8), b' ');
+    [(description.len() as u64).to_le_bytes().as_slice(), &description].concat()
+}
+
+/// Whether no little-endian f32 of these bytes is NaN or infinite.
+fn are_finite(bytes: &[u8]) -> bool {
+    let (values, _) = bytes.as_chunks::<VALUE_BYTES>();
+    // Without an early end per value the compiler compares several at a time; a block bounds what is read in vain.
+    values
+        .chunks(4096)
+        .all(|block| block.iter().fold(true, |finite, value| finite & f32::from_le_bytes(*value).is_finite()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn specs(names: &[&str]) -> Vec<ParameterSpec> {
+        let spec = |(index, name): (usize, &&str)| {
+            let shape = vec![index as i64 + 2, 3];
+            ParameterSpec { name: (*name).to_owned(), shape, fan_in: 3 }
+        };
+        names.iter().enumerate().map(spec).collect()
+    }
+
+    /// Parameters 1, 2, 3 …
+    fn counting(names: &[&str]) -> Parameters {
+        let mut parameters = Parameters::of_zeros(specs(names), Device::Cpu);
+        let count = parameters.flat.numel() as i64;
+        parameters.flat.copy_(&Tensor::arange_start(1, count + 1, (Kind::Float, Device::Cpu)));
+        parameters
+    }
+
+    const NAMES: [&str; 3] = ["conv0.weight", "hidden.weight", "advantage.weight"];
+
+    #[test]
+    fn a_file_holds_each_tensor_under_its_name_with_aligned_bytes() {
+        let parameters = counting(&NAMES);
+        let file = parameters.to_safetensors();
+        assert_eq!(parameters.header.len() % 8, 0);
+        let read = SafeTensors::deserialize(&file).unwrap();
+        assert_eq!(read.names().len(), NAMES.len());
+        let mut next = 1.0;
+        for spec in &parameters.specs {
+            let tensor = read.tensor(&spec.name).unwrap();
+            assert_eq!(tensor.shape(), [spec.shape[0] as usize, 3]);
+            for value in tensor.data().as_chunks::<4>().0 {
+                assert_eq!(f32::from_le_bytes(*value), next);
+                next += 1.0;
+            }
+        }
+    }
+
+    #[test]
+    fn a_buffer_of_any_former_contents_becomes_the_same_file() {
+        let parameters = counting(&NAMES);
+        let file = parameters.to_safetensors();
+        for mut former in [Vec::new(), vec![7; 3], vec![7; file.len()], vec![7; 2 * file.len()]] {
+            parameters.write_safetensors(&mut former);
+            assert_eq!(former, file);
+        }
+    }
+
+    /// The file as versions before this layout wrote it: sorted by name.
+    fn sorted_by_name(parameters: &Parameters) -> Vec<u8> {
+        let file = parameters.to_safetensors();
+        let read = SafeTensors::deserialize(&file).unwrap();
+        safetensors::serialize(read.tensors(), None).unwrap()
+    }
+
+    #[test]
+    fn tensors_in_another_order_are_loaded_by_name() {
+        let source = counting(&NAMES);
+        let sorted = sorted_by_name(&source);
+        assert_ne!(sorted, source.to_safetensors());
+        let mut loaded = Parameters::of_zeros(specs(&NAMES), Device::Cpu);
+        loaded.load_safetensors(&sorted).unwrap();
+        assert_eq!(loaded.to_safetensors(), source.to_safetensors());
+    }
+
+    #[test]
+    fn a_file_with_a_value_that_is_not_finite_is_refused_by_the_name_of_its_tensor_and_changes_nothing() {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let mut source = counting(&NAMES);
+            // The last value of the second tensor: 6 and 9 values.
+            memory::floats_mut(&mut source.flat).unwrap()[14] = bad;
+            for file in [source.to_safetensors(), sorted_by_name(&source)] {
+                let mut loaded = counting(&NAMES);
+                let error = loaded.load_safetensors(&file).unwrap_err().to_string();
+                assert_eq!(error, "weights are not finite in hidden.weight");
+                assert_eq!(loaded.to_safetensors(), counting(&NAMES).to_safetensors());
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_too_short_or_too_long_by_a_value_is_refused() {
+        let source = counting(&NAMES);
+        let file = source.to_safetensors();
+        for wrong in [file[..file.len() - 4].to_vec(), [&file[..], &[0; 4]].concat()] {
+            let mut loaded = counting(&NAMES);
+            let error = loaded.load_safetensors(&wrong).unwrap_err();
+            assert!(matches!(error, WeightsError::Format(_)), "{error}");
+        }
     }
 }

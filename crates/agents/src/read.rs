@@ -8,6 +8,8 @@ use std::cell::Cell;
 
 use tch::{Device, Kind, Tensor};
 
+use crate::memory;
+
 thread_local! {
     static READS: Cell<u64> = const { Cell::new(0) };
 }
@@ -44,6 +46,12 @@ pub fn bytes(tensor: &Tensor) -> Vec<u8> {
     let mut bytes = vec![0; tensor.numel() * size_of::<f32>()];
     tensor.copy_data_u8(&mut bytes, tensor.numel());
     bytes
+}
+
+/// Writes the bytes of an f32 tensor into `bytes`: one pass over memory, or one transfer from its device.
+pub(crate) fn into(tensor: &Tensor, bytes: &mut [u8]) {
+    READS.set(READS.get() + 1);
+    memory::copy_to_bytes(tensor, bytes);
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! State shared by the learner's gRPC service and its training thread: members, published weights, reports, settings.
 //!
 //! Published values are watch channels behind methods: a reader sees the newest value, may miss those before it, and
-//! never blocks the publisher. Weights are serialised once, and all streams share the bytes.
+//! never blocks the publisher. A version of the weights is one file, whose bytes all streams share.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

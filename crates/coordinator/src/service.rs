@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use proto::v1::learner_server::Learner;
 use proto::v1::watch_weights_reply::Update;
-use proto::{PROTOCOL, Report, Weights, v1};
+use proto::{PROTOCOL, Report, Segments, Weights, v1};
 use rpc::shard_entry::ShardEntry;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
@@ -175,6 +175,7 @@ impl Learner for LearnerService {
             hub: self.hub.clone(),
             member: (role, index, incarnation),
             weights: self.hub.watch_weights(role),
+            sending: None,
             shards: self.hub.watch_shards(),
             replies,
             _connected: connected,
@@ -203,6 +204,9 @@ struct Watcher {
     hub: Arc<Hub>,
     member: (MemberRole, u32, u64),
     weights: watch::Receiver<Option<Arc<Weights>>>,
+    /// The rest of the version in transit. It is sent to its end before a newer one begins: on a link that takes longer
+    /// for a version than the learner takes for the next, the member would otherwise never complete one.
+    sending: Option<Segments>,
     shards: watch::Receiver<Vec<ShardEntry>>,
     replies: mpsc::Sender<Result<v1::WatchWeightsReply, Status>>,
     _connected: Connected,
@@ -216,26 +220,7 @@ impl Watcher {
         self.weights.mark_changed();
         // A shard may have moved since the member joined.
         self.shards.mark_changed();
-        loop {
-            let update = tokio::select! {
-                biased;
-                _ = finished.wait_for(|finished| *finished) => Some(Update::Finished(v1::Finished {})),
-                changed = self.weights.changed() => {
-                    if changed.is_err() {
-                        return;
-                    }
-                    let newest = self.weights.borrow_and_update().clone();
-                    let Some(newest) = newest else { continue };
-                    Some(Update::Weights((&*newest).into()))
-                }
-                _ = self.shards.changed() => {
-                    // Read below, after the check that the member still holds its index.
-                    self.shards.mark_changed();
-                    None
-                }
-                _ = progress.tick() => None,
-                () = self.replies.closed() => return,
-            };
+        while let Some(update) = self.next_update(&mut finished, &mut progress).await {
             let (role, index, incarnation) = self.member;
             if let Err(denied) = self.hub.check(role, index, incarnation) {
                 let _ = self.replies.send(Err(Status::failed_precondition(denied.to_string()))).await;
@@ -251,5 +236,151 @@ impl Watcher {
                 return;
             }
         }
+    }
+
+    /// Waits for something to send: the end of the run, the next segment of weights, or `Some(None)`, which is a message
+    /// of progress. `None` if the stream has ended.
+    async fn next_update(
+        &mut self,
+        finished: &mut watch::Receiver<bool>,
+        progress: &mut Interval,
+    ) -> Option<Option<Update>> {
+        loop {
+            if *finished.borrow() {
+                return Some(Some(Update::Finished(v1::Finished {})));
+            }
+            if let Some(segment) = self.sending.as_mut().and_then(Iterator::next) {
+                return Some(Some(Update::Segment(segment)));
+            }
+            self.sending = None;
+            tokio::select! {
+                biased;
+                _ = finished.wait_for(|finished| *finished) => {}
+                changed = self.weights.changed() => {
+                    changed.ok()?;
+                    self.sending = self.weights.borrow_and_update().clone().map(Segments::new);
+                }
+                _ = self.shards.changed() => {
+                    // Read by the caller, after the check that the member still holds its index.
+                    self.shards.mark_changed();
+                    return Some(None);
+                }
+                _ = progress.tick() => return Some(None),
+                () = self.replies.closed() => return None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::hub::{HubInputs, RunInfo};
+    use proto::WeightsAssembly;
+    use proto::limits::SEGMENT_BYTES;
+    use replay::{ReplayStatus, WeightsVersion};
+    use tokio::time::{advance, timeout};
+    use tokio_stream::StreamExt;
+
+    const SEGMENTS: u64 = 4;
+
+    /// Publishes a version of four segments.
+    fn publish(hub: &Hub, number: u64) {
+        let version = WeightsVersion { incarnation: 1, number };
+        let safetensors = vec![number as u8; SEGMENTS as usize * SEGMENT_BYTES].into();
+        hub.publish(Arc::new(Weights { version, safetensors, evaluation: None }));
+    }
+
+    type Replies = <LearnerService as Learner>::WatchWeightsStream;
+
+    /// The learner's state, and the stream of an actor.
+    struct Watched {
+        hub: Arc<Hub>,
+        replies: Replies,
+        _shards: watch::Sender<Vec<ShardEntry>>,
+    }
+
+    async fn watch_weights() -> Watched {
+        let run_info =
+            RunInfo { run: "run".into(), incarnation: 1, config: String::new(), architecture: String::new() };
+        let resolved = settings::Layers::default().resolve(Some("cartpole")).unwrap();
+        let (shards, entries) = watch::channel(vec![ShardEntry::unnamed("shard:1".parse().unwrap())]);
+        let replay = ReplayStatus { agent_steps: 77, ..ReplayStatus::default() };
+        let inputs = HubInputs { shards: entries, replay: watch::channel(replay).1 };
+        let (hub, _) = Hub::new(run_info, resolved, "unused".into(), inputs, Clock::system());
+        let (index, incarnation) = hub.join(MemberRole::Actor, None).unwrap();
+        let options = prometheus::Opts::new("refused", "Calls refused");
+        let refused = prometheus::IntCounterVec::new(options, &["reason"]).unwrap();
+        let request = v1::WatchWeightsRequest {
+            caller: Some(proto::caller("run")),
+            role: v1::Role::Actor.into(),
+            index,
+            incarnation,
+        };
+        let service = LearnerService::new(hub.clone(), refused);
+        let replies = service.watch_weights(Request::new(request)).await.unwrap().into_inner();
+        Watched { hub, replies, _shards: shards }
+    }
+
+    /// The next message, which comes within two intervals of progress.
+    async fn next(replies: &mut Replies) -> v1::WatchWeightsReply {
+        let reply = timeout(2 * PROGRESS_EVERY, replies.next()).await.expect("the learner is not silent");
+        let reply = reply.unwrap().unwrap();
+        assert_eq!(reply.agent_steps, 77, "every message carries the progress");
+        reply
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_reader_receives_whole_versions_and_skips_those_in_between() {
+        let Watched { hub, mut replies, _shards } = watch_weights().await;
+        let (mut assembly, mut complete, mut published) = (WeightsAssembly::default(), Vec::new(), 0);
+        // Each message takes as long as two versions, so a version of four takes as long as eight.
+        while complete.len() < 6 {
+            for _ in 0..2 {
+                published += 1;
+                publish(&hub, published);
+                advance(PROGRESS_EVERY).await;
+            }
+            if let Some(Update::Segment(segment)) = next(&mut replies).await.update {
+                let weights = assembly.add(&segment).expect("no version is interrupted by another");
+                complete.extend(weights.map(|weights| weights.version.number));
+            }
+        }
+        let skipped: Vec<u64> = complete.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(skipped[1..].iter().all(|&versions| versions == 2 * SEGMENTS), "{complete:?}");
+        // Two messages wait: one to be taken, one to be put in its place.
+        assert!(complete[5] + 2 * (SEGMENTS + 2) >= published, "{complete:?} of {published}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_complete_version_is_followed_by_progress_and_its_memory_is_free() {
+        let Watched { hub, mut replies, _shards } = watch_weights().await;
+        publish(&hub, 1);
+        let first = next(&mut replies).await;
+        assert!(first.shards.len() == 1, "the first reply has the shards");
+        let mut updates = vec![first.update];
+        while updates.last().unwrap().is_some() {
+            updates.push(next(&mut replies).await.update);
+        }
+        assert_eq!(updates.len() as u64, SEGMENTS + 1);
+        drop(updates);
+        let mut published = hub.watch_weights(MemberRole::Actor);
+        let weights = published.borrow_and_update().clone().unwrap();
+        assert_eq!(Arc::strong_count(&weights), 2, "the hub's and ours");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_the_run_does_not_wait_for_the_rest_of_a_version() {
+        let Watched { hub, mut replies, _shards } = watch_weights().await;
+        publish(&hub, 1);
+        assert!(matches!(next(&mut replies).await.update, Some(Update::Segment(_))));
+        hub.finish();
+        let mut segments = 0;
+        while let Some(Update::Segment(_)) = next(&mut replies).await.update {
+            segments += 1;
+        }
+        assert!(segments <= 2, "only messages that were made before");
+        assert!(replies.next().await.is_none(), "the stream ends");
     }
 }

@@ -8,14 +8,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::limits::{OTHER_BYTES_MAX, WEIGHTS_BYTES_MAX};
+use proto::limits::OTHER_BYTES_MAX;
 use proto::play::report_message;
 use proto::v1::learner_client::LearnerClient;
 use proto::v1::watch_weights_reply::Update as Message;
-use proto::{PROTOCOL, Report, Weights, caller, v1};
+use proto::{PROTOCOL, Report, Weights, WeightsAssembly, caller, v1};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_stream::{Stream, StreamExt};
 use tonic::{Code, Status};
 use tracing::{info, warn};
 
@@ -29,7 +30,8 @@ use crate::shard_entry::ShardEntry;
 /// Timeout of an answer from the learner.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// The learner sends an update every second. A learner that is silent for this long hangs.
+/// The learner sends an update every second. A learner that is silent for this long hangs. So does one that sends updates,
+/// but for this long no segment of the weights that it has begun.
 const UPDATE_WAIT_MAX: Duration = Duration::from_secs(15);
 
 /// Interval of the log line about an unreachable learner.
@@ -96,7 +98,7 @@ pub async fn join(
     seed: u64,
 ) -> Result<Membership, Refused> {
     let client = LearnerClient::new(credentials.channel(Role::Learner, &address))
-        .max_decoding_message_size(WEIGHTS_BYTES_MAX)
+        .max_decoding_message_size(OTHER_BYTES_MAX)
         .max_encoding_message_size(OTHER_BYTES_MAX);
     let (update, updates) = watch::channel(WeightsUpdate::default());
     let (reports, outgoing) = mpsc::channel(REPORTS_MAX);
@@ -234,19 +236,42 @@ impl Follower {
             index: joined.index,
             incarnation: joined.incarnation,
         };
-        let silent = |_| Status::deadline_exceeded("the learner is silent");
-        let answer = timeout(ANSWER_WAIT_MAX, self.client.watch_weights(request)).await.map_err(silent)?;
-        let mut stream = answer?.into_inner();
-        loop {
-            let message = timeout(UPDATE_WAIT_MAX, stream.message()).await.map_err(silent)??;
-            let message = message.ok_or_else(|| Status::unavailable("the learner closed the stream"))?;
-            self.warned_at = None;
-            self.update.send_modify(|update| apply(update, message));
-            if self.update.borrow().finished {
-                return Ok(());
-            }
+        let answer =
+            timeout(ANSWER_WAIT_MAX, self.client.watch_weights(request)).await.map_err(|_| silent())?;
+        receive(answer?.into_inner(), &self.update, &mut self.warned_at).await
+    }
+}
+
+/// Applies the learner's messages until the run has ended.
+async fn receive(
+    mut messages: impl Stream<Item = Result<v1::WatchWeightsReply, Status>> + Unpin,
+    update: &watch::Sender<WeightsUpdate>,
+    warned_at: &mut Option<Instant>,
+) -> Result<(), Status> {
+    let mut assembly = WeightsAssembly::default();
+    let mut segment_at = Instant::now();
+    loop {
+        let message = timeout(UPDATE_WAIT_MAX, messages.next()).await.map_err(|_| silent())?;
+        let message = message.unwrap_or_else(|| Err(Status::unavailable("the learner closed the stream")))?;
+        *warned_at = None;
+        let mut weights = None;
+        if let Some(Message::Segment(segment)) = &message.update {
+            segment_at = Instant::now();
+            weights = assembly.add(segment).map_err(|invalid| {
+                Status::data_loss(format!("the learner sent an invalid segment of weights: {invalid}"))
+            })?;
+        } else if assembly.is_incomplete() && segment_at.elapsed() >= UPDATE_WAIT_MAX {
+            return Err(Status::deadline_exceeded("the learner does not complete the weights that it began"));
+        }
+        update.send_modify(|update| apply(update, &message, weights));
+        if update.borrow().finished {
+            return Ok(());
         }
     }
+}
+
+fn silent() -> Status {
+    Status::deadline_exceeded("the learner is silent")
 }
 
 fn late() -> Status {
@@ -263,8 +288,8 @@ fn shard_entries(shards: &[v1::ShardEntry]) -> Result<Vec<ShardEntry>, String> {
     shards.iter().map(entry).collect()
 }
 
-/// Applies a message. Weights that are not newer are skipped.
-fn apply(update: &mut WeightsUpdate, message: v1::WatchWeightsReply) {
+/// Applies a message, and the weights that it completes. Weights that are not newer are skipped.
+fn apply(update: &mut WeightsUpdate, message: &v1::WatchWeightsReply, weights: Option<Weights>) {
     update.agent_steps = message.agent_steps;
     update.connected = true;
     // An empty directory means that no shard has moved. An invalid one, or one of another length, is ignored.
@@ -274,16 +299,12 @@ fn apply(update: &mut WeightsUpdate, message: v1::WatchWeightsReply) {
     {
         update.shards = shards;
     }
-    match message.update {
-        None => {}
-        Some(Message::Finished(_)) => update.finished = true,
-        Some(Message::Weights(weights)) => {
-            // A later evaluation request may carry the same weights, if no update happened in between.
-            let Ok(weights) = Weights::try_from(weights) else { return };
-            let age = |weights: &Weights| (weights.version, weights.evaluation.map(|request| request.number));
-            if update.weights.as_ref().is_none_or(|known| age(known) < age(&weights)) {
-                update.weights = Some(Arc::new(weights));
-            }
+    update.finished |= matches!(message.update, Some(Message::Finished(_)));
+    if let Some(weights) = weights {
+        // A later evaluation request may carry the same weights, if no update happened in between.
+        let age = |weights: &Weights| (weights.version, weights.evaluation.map(|request| request.number));
+        if update.weights.as_ref().is_none_or(|known| age(known) < age(&weights)) {
+            update.weights = Some(Arc::new(weights));
         }
     }
 }
@@ -315,18 +336,94 @@ async fn send_reports(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proto::limits::SEGMENT_BYTES;
+    use proto::{EvaluationRequest, Segments};
+    use replay::WeightsVersion;
+    use tokio_stream::wrappers::ReceiverStream;
 
-    fn weights(incarnation: u32, number: u64) -> v1::WatchWeightsReply {
-        let version = Some(v1::WeightsVersion { incarnation, number });
-        let weights = v1::Weights { version, ..v1::Weights::default() };
-        v1::WatchWeightsReply { update: Some(Message::Weights(weights)), ..Default::default() }
+    fn weights(incarnation: u32, number: u64) -> Weights {
+        let version = WeightsVersion { incarnation, number };
+        Weights { version, safetensors: vec![number as u8; 3 * SEGMENT_BYTES].into(), evaluation: None }
+    }
+
+    /// The messages of a version.
+    fn messages(number: u64) -> Vec<v1::WatchWeightsReply> {
+        let segments = Segments::new(Arc::new(weights(1, number)));
+        let reply = |segment| v1::WatchWeightsReply {
+            update: Some(Message::Segment(segment)),
+            ..v1::WatchWeightsReply::default()
+        };
+        segments.map(reply).collect()
+    }
+
+    type Messages = Vec<(Duration, v1::WatchWeightsReply)>;
+
+    /// Receives messages, each after a pause, and then a learner that is silent. Returns the numbers of the versions that
+    /// were complete, the error, and the time until it.
+    async fn received(messages: Messages) -> (Vec<u64>, String, Duration) {
+        let (sender, receiver) = mpsc::channel(1);
+        let sending = tokio::spawn(async move {
+            for (pause, message) in messages {
+                sleep(pause).await;
+                if sender.send(Ok(message)).await.is_err() {
+                    return;
+                }
+            }
+            sender.closed().await;
+        });
+        let (update, mut updates) = watch::channel(WeightsUpdate::default());
+        let collecting = tokio::spawn(async move {
+            let mut numbers = Vec::new();
+            while updates.changed().await.is_ok() {
+                let newest = updates.borrow_and_update().weights.clone();
+                numbers.extend(newest.map(|weights| weights.version.number));
+                numbers.dedup();
+            }
+            numbers
+        });
+        let started = Instant::now();
+        let error = receive(ReceiverStream::new(receiver), &update, &mut None).await.unwrap_err();
+        let elapsed = started.elapsed();
+        drop(update);
+        sending.await.unwrap();
+        (collecting.await.unwrap(), error.message().to_owned(), elapsed)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_version_that_takes_minutes_arrives_without_a_timeout() {
+        let slow = UPDATE_WAIT_MAX - Duration::from_secs(1);
+        let slowly = |number| messages(number).into_iter().map(move |message| (slow, message));
+        let (numbers, error, elapsed) = received(slowly(1).chain(slowly(2)).collect()).await;
+        assert_eq!((numbers, error.as_str()), (vec![1, 2], "the learner is silent"));
+        assert_eq!(elapsed, 6 * slow + UPDATE_WAIT_MAX);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn messages_of_progress_do_not_excuse_a_version_that_stops() {
+        let second = Duration::from_secs(1);
+        let mut endless: Messages =
+            messages(1)[..2].iter().map(|message| (Duration::ZERO, message.clone())).collect();
+        endless.extend(vec![(second, v1::WatchWeightsReply::default()); 60]);
+        let (numbers, error, elapsed) = received(endless).await;
+        assert_eq!(error, "the learner does not complete the weights that it began");
+        assert!(numbers.is_empty() && elapsed == UPDATE_WAIT_MAX, "{numbers:?} {elapsed:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_invalid_segment_ends_the_stream() {
+        let mut wrong = messages(1);
+        wrong.swap(1, 2);
+        let wrong = wrong.into_iter().map(|message| (Duration::ZERO, message)).collect();
+        let (numbers, error, _) = received(wrong).await;
+        assert!(error.starts_with("the learner sent an invalid segment of weights: offset is "), "{error}");
+        assert!(numbers.is_empty());
     }
 
     #[test]
     fn a_restarted_learners_weights_replace_newer_numbered_ones() {
         let mut update = WeightsUpdate::default();
         let mut after = |incarnation, number| {
-            apply(&mut update, weights(incarnation, number));
+            apply(&mut update, &v1::WatchWeightsReply::default(), Some(weights(incarnation, number)));
             let version = update.weights.as_ref().unwrap().version;
             (version.incarnation, version.number)
         };
@@ -355,7 +452,7 @@ mod tests {
             ..WeightsUpdate::default()
         };
         let mut after = |shards: Vec<v1::ShardEntry>| {
-            apply(&mut update, v1::WatchWeightsReply { shards, ..Default::default() });
+            apply(&mut update, &v1::WatchWeightsReply { shards, ..Default::default() }, None);
             update.shards.iter().map(|entry| entry.address.to_string()).collect::<Vec<_>>()
         };
         let swapped = ["b:1", "a:1"];
@@ -369,11 +466,10 @@ mod tests {
     fn a_second_evaluation_request_for_the_same_weights_is_applied() {
         let mut update = WeightsUpdate::default();
         let mut after = |number| {
-            let mut message = weights(1, 7);
-            if let Some(Message::Weights(weights)) = &mut message.update {
-                weights.evaluation = Some(v1::EvaluationRequest { number, ..Default::default() });
-            }
-            apply(&mut update, message);
+            let request =
+                EvaluationRequest { number, frames: 40, updates: 10, episodes: 8, baselines: false };
+            let weights = Weights { evaluation: Some(request), ..weights(1, 7) };
+            apply(&mut update, &v1::WatchWeightsReply::default(), Some(weights));
             update.weights.as_ref().unwrap().evaluation.unwrap().number
         };
         assert_eq!([after(5), after(6), after(5)], [5, 6, 6]);

@@ -167,6 +167,7 @@ const MINATAR: &[(&str, &str)] = &[
     ("random_steps", "5000"),
     ("initial_priority", "computed"),
     ("importance_anneal_updates", "0"),
+    ("publish_every_updates", "25"),
     ("target_period_updates", "500"),
     ("evaluate_every_frames", "50000"),
     ("evaluate_episodes", "20"),

@@ -7,12 +7,13 @@
 use crate::{SETTINGS, Settings};
 
 /// Settings that may change on resume.
-const FREE: [&str; 13] = [
+const FREE: [&str; 14] = [
     "frames",
     "device",
     "torch_threads",
     "actors",
     "publish_every_updates",
+    "publish_every_seconds",
     "prefetch_batches",
     "checkpoint_every_frames",
     "checkpoints_kept",

@@ -202,8 +202,10 @@ settings! {
         target_period_updates: Updates = Updates(2_500);
         /// Training episodes between copies to the target network; above 0 it replaces target_period_updates. In a cluster the learner counts the episodes that actors report.
         target_period_episodes: Episodes = Episodes(0);
-        /// Updates between publications of the weights to the actors (in lockstep the actor always uses the newest).
-        publish_every_updates: Updates = Updates(25);
+        /// Updates after which the weights are published to the actors, or 0 for by time alone (in lockstep the actor always uses the newest).
+        publish_every_updates: Updates = Updates(0);
+        /// Seconds after which newer weights are published to the actors even before publish_every_updates, or 0 for by updates alone (ignored in lockstep).
+        publish_every_seconds: f64 = 1.0;
         /// Batches to sample and unpack ahead of the update (ignored in lockstep).
         prefetch_batches: usize = 4;
     }

@@ -11,6 +11,9 @@ use crate::text::Text;
 /// Minimum bytes that a transition takes of `replay_bytes`: 32 for its step and 32 for its item, without frames.
 const ITEM_BYTES_MIN: u64 = 64;
 
+/// Maximum of `publish_every_seconds`: a longer period is rather a mistaken unit.
+const PUBLISH_SECONDS_MAX: f64 = 3600.0;
+
 impl Settings {
     /// Checks ranges, combinations of settings, and the game's constraints. Returns the first error.
     pub fn validate(&self, game: &str) -> Result<(), String> {
@@ -66,6 +69,7 @@ impl Settings {
         }
         self.check_epsilon()?;
         self.check_lives()?;
+        self.check_publishing()?;
         require(self.sticky_actions < 1.0, || {
             "sticky_actions must be below 1: at 1 the agent's actions are never executed".into()
         })?;
@@ -75,7 +79,6 @@ impl Settings {
             ("actors", self.actors.into(), 4096),
             ("lanes", self.lanes.into(), 4096),
             ("shards", self.shards.into(), 256),
-            ("publish_every_updates", self.publish_every_updates.0, u64::MAX),
             ("prefetch_batches", self.prefetch_batches as u64, 1024),
             ("chunk_steps", self.chunk_steps.into(), 512),
             ("checkpoint_every_frames", self.checkpoint_every_frames.0, u64::MAX),
@@ -109,6 +112,19 @@ impl Settings {
                 "epsilon_schedule geometric can't lead from {first} to {last}, because no factor does: raise epsilon or \
                  epsilon_final above 0, or use --epsilon-schedule linear"
             )
+        })
+    }
+
+    /// Without publications the actors would play with the weights of the learner's start.
+    fn check_publishing(&self) -> Result<(), String> {
+        let seconds = self.publish_every_seconds;
+        require((0.0..=PUBLISH_SECONDS_MAX).contains(&seconds), || {
+            format!("publish_every_seconds must be between 0 and {PUBLISH_SECONDS_MAX}, got {seconds}")
+        })?;
+        require(self.publish_every_updates.0 > 0 || seconds > 0.0, || {
+            "publish_every_updates and publish_every_seconds are both 0, so actors would never get new weights: set one of \
+             them, such as --publish-every-seconds 1"
+                .into()
         })
     }
 
@@ -374,6 +390,21 @@ mod tests {
         assert_eq!([check(1.0, 0.01), check(0.0, 0.0), check(0.1, 0.1)], [Ok(()), Ok(()), Ok(())]);
         for (first, last) in [(1.0, 0.0), (0.0, 0.1)] {
             assert!(check(first, last).unwrap_err().contains("--epsilon-schedule linear"));
+        }
+    }
+
+    #[test]
+    fn weights_are_published_by_updates_or_by_time() {
+        let mut settings = Settings::paper();
+        let mut check = |updates, seconds| {
+            (settings.publish_every_updates.0, settings.publish_every_seconds) = (updates, seconds);
+            settings.validate("pong")
+        };
+        assert_eq!([check(0, 1.0), check(25, 0.0), check(1, 3600.0)], [Ok(()), Ok(()), Ok(())]);
+        assert!(check(0, 0.0).unwrap_err().ends_with("set one of them, such as --publish-every-seconds 1"));
+        for seconds in [-1.0, 3601.0, f64::NAN, f64::INFINITY] {
+            let error = check(25, seconds).unwrap_err();
+            assert!(error.starts_with("publish_every_seconds must be between 0 and 3600"), "{error}");
         }
     }
 
