@@ -36,15 +36,15 @@ const BATCH_SIZES: [usize; 2] = [32, 128];
 struct Ours {
     name: &'static str,
     precision: Precision,
-    /// Whether a second thread computes the target network's values ahead, as in a cluster.
-    ahead: bool,
+    /// Whether a second thread computes the target network's values ahead and a third helps with the gradient, as in a cluster.
+    two_cores: bool,
 }
 
 const OURS: &[Ours] = &[
-    Ours { name: "f32", precision: Precision::F32, ahead: false },
-    Ours { name: "f32, values ahead", precision: Precision::F32, ahead: true },
-    Ours { name: "bf16", precision: Precision::Bf16, ahead: false },
-    Ours { name: "bf16, values ahead", precision: Precision::Bf16, ahead: true },
+    Ours { name: "f32", precision: Precision::F32, two_cores: false },
+    Ours { name: "f32, two cores", precision: Precision::F32, two_cores: true },
+    Ours { name: "bf16", precision: Precision::Bf16, two_cores: false },
+    Ours { name: "bf16, two cores", precision: Precision::Bf16, two_cores: true },
 ];
 
 /// A way to learn in PyTorch.
@@ -116,7 +116,7 @@ fn measure(
     let (mut names, mut sides): (Vec<String>, Vec<Side<'_>>) = (Vec::new(), Vec::new());
     for way in OURS {
         names.push(format!("ours, {}", way.name));
-        sides.push(ours(&settings(network, size, way.precision), way.ahead)?);
+        sides.push(ours(&settings(network, size, way.precision), way.two_cores)?);
     }
     if let Some(servers) = servers {
         for theirs in THEIRS.iter().filter(|theirs| compile || !theirs.is_compiled()) {
@@ -150,14 +150,17 @@ fn settings((network, hidden): (Network, usize), batch_size: usize, precision: P
 }
 
 /// Our side: [`Learner::update`] on ready batches, whose target values may be computed ahead on a second thread.
-fn ours(settings: &Settings, ahead: bool) -> Result<Side<'static>> {
+fn ours(settings: &Settings, two_cores: bool) -> Result<Side<'static>> {
     let spec = envs::make(GAME, &settings.environment(), 0)?.spec().clone();
     let mut learner = Learner::new(settings, &spec, Device::Cpu, &mut ChaCha8Rng::seed_from_u64(0))?;
+    if two_cores {
+        learner = learner.with_helper()?;
+    }
     let actions = spec.actions.len() as i64;
     let batches = batches(settings, actions, &learner.online().state_format());
     let mut turn = 0;
     Ok(Box::new(move |seconds| {
-        if ahead {
+        if two_cores {
             return learn_with_values_ahead(&mut learner, &batches, seconds);
         }
         repeat(seconds, || {

@@ -2,7 +2,7 @@
 //!
 //! tch's own search path does not reach packages that depend on it, and `LD_LIBRARY_PATH` in `.cargo/config.toml`
 //! is ignored by cargo. The second path keeps a moved checkout working.
-fn main() {
+pub fn main() {
     println!("cargo:rerun-if-env-changed=DEP_TCH_LIBTORCH_LIB");
     println!("cargo:rerun-if-env-changed=LIBTORCH");
     if let Some(lib) = std::env::var_os("DEP_TCH_LIBTORCH_LIB").map(std::path::PathBuf::from) {

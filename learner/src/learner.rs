@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use agents::parameters::WeightsError;
 use agents::{
-    Adam, Agent, Ahead, Architecture, Pass, PassNumbers, QNetwork, TargetValues, TensorBatch, adam,
+    Adam, Agent, Ahead, Architecture, Helper, Pass, PassNumbers, QNetwork, TargetValues, TensorBatch, adam,
 };
 use envs::Spec;
 use rand::Rng;
@@ -21,6 +21,8 @@ pub struct Learner {
     online: QNetwork,
     target: QNetwork,
     shared_target: SharedTarget,
+    /// Computes a part of the gradient.
+    helper: Option<Helper>,
     adam: Adam,
     updates: u64,
     /// Training episodes that ended.
@@ -121,6 +123,7 @@ impl Learner {
         let adam = Adam::new(online.parameters(), settings.adam_epsilon);
         Ok(Self {
             shared_target: SharedTarget::new(agent.clone(), &target),
+            helper: None,
             agent,
             online,
             target,
@@ -169,6 +172,16 @@ impl Learner {
         }
     }
 
+    /// The same learner with a second thread for its gradients. It learns the same but for the last digits: MKL rounds by how
+    /// memory is aligned. On a GPU, and without convolutions, it would gain nothing.
+    pub fn with_helper(mut self) -> std::io::Result<Self> {
+        let has_convolutions = !self.online.architecture().network.convolutions.is_empty();
+        if self.online.device() == Device::Cpu && has_convolutions {
+            self.helper = Some(Helper::start()?);
+        }
+        Ok(self)
+    }
+
     /// The target network for threads that prepare batches.
     pub fn shared_target(&self) -> SharedTarget {
         self.shared_target.clone()
@@ -206,7 +219,7 @@ impl Learner {
     /// still those of the last good update.
     pub fn update(&mut self, batch: &TensorBatch, progress: f64) -> Result<Update, Diverged> {
         let pass = self.pass(batch);
-        let gradient = self.online.gradient(&pass.loss);
+        let gradient = self.online.gradient(&pass.loss, &pass.trace, self.helper.as_ref());
         let norm = adam::norm(&gradient);
         let on_device = self.online.device() != Device::Cpu;
         if on_device {

@@ -289,7 +289,10 @@ fn make_learner(resolved: &Resolved) -> Result<(Spec, Learner)> {
     if let Some(warning) = agents::device::precision_warning(settings.precision, device) {
         warn!("{warning}");
     }
-    let learner = Learner::new(settings, &spec, device, &mut rng)?;
+    let mut learner = Learner::new(settings, &spec, device, &mut rng)?;
+    if std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1) {
+        learner = learner.with_helper()?;
+    }
     Ok((spec, learner))
 }
 

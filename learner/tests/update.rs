@@ -388,3 +388,44 @@ fn matrices_in_bf16_learn_the_same_values_within_their_precision() {
         assert!((full - half).abs() < 0.1 * scale, "{full} and {half}, the largest is {scale}");
     }
 }
+
+#[test]
+fn a_helper_learns_the_same() {
+    let mut settings = settings();
+    settings.network = settings::networks::MINATAR;
+    settings.frame_stack = 1;
+    for (precision, dueling) in [(Precision::F32, false), (Precision::F32, true), (Precision::Bf16, true)] {
+        (settings.precision, settings.dueling) = (precision, dueling);
+        tch::set_num_threads(1);
+        let observation = Observation { element: Element::U8, shape: vec![4, 10, 10] };
+        let spec = Spec { observation, ..spec() };
+        let make = || Learner::new(&settings, &spec, Device::Cpu, &mut ChaCha8Rng::seed_from_u64(1)).unwrap();
+        let (mut alone, mut helped) = (make(), make().with_helper().unwrap());
+        let mut rng = ChaCha8Rng::seed_from_u64(12);
+        let mut states = || {
+            let mut bytes = vec![0; 8 * 400];
+            rng.fill_bytes(&mut bytes);
+            alone.online().states(&bytes, 8)
+        };
+        let format = make().online().state_format();
+        let batch = TensorBatch {
+            states: states(),
+            next_states: states(),
+            actions: format.upload(&tch::Tensor::from_slice(&[0i64, 1, 1, 0, 0, 1, 0, 1])),
+            returns: format.row(&[1.0; 8]),
+            discounts: format.row(&[0.9; 8]),
+            inner: None,
+            weights: None,
+            reliabilities: None,
+            ahead: None,
+        };
+        for _ in 0..20 {
+            alone.update(&batch, 0.0).unwrap();
+            helped.update(&batch, 0.0).unwrap();
+        }
+        // MKL rounds by how memory is aligned, which is another on another thread.
+        for (a, b) in alone.online().parameters().leaves().iter().zip(helped.online().parameters().leaves()) {
+            assert!(a.allclose(b, 1e-4, 1e-6, false), "{precision} {dueling}");
+        }
+    }
+}

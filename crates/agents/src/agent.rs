@@ -11,6 +11,7 @@ use value::strategy::{PriorityInputs, Strategy};
 use crate::network::QNetwork;
 use crate::read;
 use crate::returns::Folded;
+use crate::trace::Trace;
 
 /// What an algorithm decides. An implementation holds the settings it needs and no other state.
 pub trait Agent: fmt::Debug + Send + Sync {
@@ -92,7 +93,8 @@ pub trait Agent: fmt::Debug + Send + Sync {
     /// Loss, targets, TD errors and Q-values of a batch.
     fn pass(&self, online: &QNetwork, target: &TargetValues, batch: &TensorBatch) -> Pass {
         let targets = tch::no_grad(|| self.targets(online, target, batch));
-        let q = self.q_values(online.forward(&batch.states));
+        let (output, trace) = online.forward_traced(&batch.states);
+        let q = self.q_values(output);
         let taken = batch.taken(&q);
         let errors = self.learning().loss(&taken, &targets);
         let loss = match &batch.weights {
@@ -100,7 +102,7 @@ pub trait Agent: fmt::Debug + Send + Sync {
             None => errors.mean(Kind::Float),
         };
         let td_errors = tch::no_grad(|| &targets - taken.detach());
-        Pass { loss, targets, td_errors, q: q.detach() }
+        Pass { loss, trace, targets, td_errors, q: q.detach() }
     }
 
     /// The raw priority of an experience, before constant and exponent. `reliability` is what the shard reported of a stored item.
@@ -216,8 +218,10 @@ impl TensorBatch {
 /// The result of one pass over a batch.
 #[derive(Debug)]
 pub struct Pass {
-    /// The weighted mean loss, with its graph.
+    /// The weighted mean loss, with the graph of the output layers.
     pub loss: Tensor,
+    /// Of the layers below.
+    pub trace: Trace,
     /// Targets of Q(s,a).
     pub targets: Tensor,
     /// TD errors, targets − Q(s,a).

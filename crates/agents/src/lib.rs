@@ -15,15 +15,18 @@ pub mod architecture;
 mod behaviour;
 pub mod device;
 mod dqn;
+mod helper;
 pub mod kernels;
 mod memory;
 mod munchausen_dqn;
 pub mod network;
+mod ops;
 pub mod parameters;
 pub mod read;
 mod returns;
 pub mod soft;
 mod soft_dqn;
+mod trace;
 
 use std::sync::Arc;
 
@@ -34,10 +37,12 @@ pub use adam::Adam;
 pub use agent::{Agent, Ahead, InnerSteps, Pass, PassNumbers, TargetValues, TdLearning, TensorBatch};
 pub use architecture::{Architecture, Head};
 pub use behaviour::{Behaviour, Chosen, sample};
+pub use helper::Helper;
 pub use memory::keep_freed_memory;
 pub use network::{QNetwork, StateFormat};
 pub use returns::{Folded, Returns};
 pub use tch::Device;
+pub use trace::Trace;
 
 /// Makes an agent from the settings of its run.
 type Make = fn(&Settings) -> Box<dyn Agent>;

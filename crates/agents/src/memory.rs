@@ -133,6 +133,7 @@ mod tests {
         }
     }
 
+    #[test]
     fn only_plain_tensors_of_the_type_are_visible() {
         let matrix = Tensor::from_slice(&[1f32, 2.0, 3.0, 4.0]).view([2, 2]);
         assert!(elements::<f32>(&matrix).is_some());

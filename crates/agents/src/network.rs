@@ -75,45 +75,33 @@ impl QNetwork {
         Self { architecture: self.architecture, parameters: self.parameters.share(), device: self.device }
     }
 
-    /// The gradient of `loss`, one tensor per leaf.
-    pub fn gradient(&self, loss: &Tensor) -> Vec<Tensor> {
-        Tensor::run_backward(&[loss], self.parameters.leaves(), false, false)
+    /// The head's output, f32: one row per state, for each action as many columns as the architecture says, action by action. It has
+    /// no graph; training uses [`QNetwork::forward_traced`].
+    pub fn forward(&self, states: &Tensor) -> Tensor {
+        tch::no_grad(|| self.forward_traced(states).0)
     }
 
-    /// The head's output, f32: one row per state, for each action as many columns as the architecture says, action by action.
-    pub fn forward(&self, states: &Tensor) -> Tensor {
-        let Architecture { network, head, precision, .. } = &self.architecture;
-        let mut leaves = self.parameters.leaves().iter();
-        let mut layer = || (leaves.next().expect("a weight"), leaves.next().expect("a bias"));
-        let mut x = states.to_kind(kind(*precision));
-        for (index, convolution) in network.convolutions.iter().enumerate() {
-            let (weight, bias) = layer();
-            // Scaling the first weights to bytes of 0 to 255 is the same as scaling the images, and there are far fewer of them.
-            let scaled = (index == 0).then(|| weight * (1.0 / 255.0));
-            let weight = scaled.as_ref().unwrap_or(weight);
-            let stride = [convolution.stride, convolution.stride];
-            x = x.conv2d(weight, Some(bias), stride, [0, 0], [1, 1], 1).relu_();
+    /// Weights and biases, bottom up.
+    pub(crate) fn layers(&self) -> impl Iterator<Item = (&Tensor, &Tensor)> {
+        self.parameters.leaves().chunks_exact(2).map(|pair| (&pair[0], &pair[1]))
+    }
+
+    /// The element type of the matrices below the output layers.
+    pub(crate) fn kind(&self) -> Kind {
+        match self.architecture.precision {
+            Precision::F32 => Kind::Float,
+            Precision::Bf16 => Kind::BFloat16,
         }
-        // The convolutions' output stays alive to the end: freeing it here makes glibc return the top of its heap to the system
-        // and fault it in again at the next layer, which cost the small network 13 to 30% of its updates.
-        let mut features = x.flatten(1, -1);
-        let mut linear = |x: &Tensor| {
-            let (weight, bias) = layer();
-            x.linear(weight, Some(bias))
-        };
-        for _ in 1..network.hidden_layers {
-            features = linear(&features).relu_();
-        }
-        // The last hidden layer belongs to the head: with `dueling` each of its two streams has its own.
-        let mut stream = || {
-            let hidden = linear(&features).relu_();
-            linear(&hidden.to_kind(Kind::Float))
-        };
+    }
+
+    /// Joins the head's streams, each of which `stream` computes: the last hidden layer belongs to the head, and with `dueling` each of
+    /// the two streams has its own.
+    pub(crate) fn head(&self, mut stream: impl FnMut() -> Tensor) -> Tensor {
         let advantage = stream();
-        if !head.dueling {
+        if !self.architecture.head.dueling {
             return advantage;
         }
-        dueling(head, &stream(), &advantage)
+        dueling(&self.architecture.head, &stream(), &advantage)
     }
 }
 
@@ -127,13 +115,8 @@ fn dueling(head: &Head, value: &Tensor, advantage: &Tensor) -> Tensor {
     (value.unsqueeze(1) + centred).flatten(1, -1)
 }
 
-/// The element type of matrices.
-fn kind(precision: Precision) -> Kind {
-    match precision {
-        Precision::F32 => Kind::Float,
-        Precision::Bf16 => Kind::BFloat16,
-    }
-}
+/// Images are bytes of 0 to 255. Scaling the first weights is the same as scaling the images, and there are far fewer of them.
+pub(crate) const PIXEL_SCALE: f64 = 1.0 / 255.0;
 
 /// How a network's states are laid out: images pixel by pixel (channels last), which libtorch convolves fastest.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -265,7 +265,7 @@ mod tests {
     fn specs(names: &[&str]) -> Vec<ParameterSpec> {
         let spec = |(index, name): (usize, &&str)| {
             let shape = vec![index as i64 + 2, 3];
-            ParameterSpec { name: (*name).to_owned(), shape, fan_in: 3 }
+            ParameterSpec { name: (*name).to_owned(), shape, fan_in: 3, is_output: false }
         };
         names.iter().enumerate().map(spec).collect()
     }
@@ -330,7 +330,7 @@ mod tests {
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mut source = counting(&NAMES);
             // The last value of the second tensor: 6 and 9 values.
-            memory::floats_mut(&mut source.flat).unwrap()[14] = bad;
+            memory::elements_mut::<f32>(&mut source.flat).unwrap()[14] = bad;
             for file in [source.to_safetensors(), sorted_by_name(&source)] {
                 let mut loaded = counting(&NAMES);
                 let error = loaded.load_safetensors(&file).unwrap_err().to_string();

@@ -290,7 +290,8 @@ fn the_gradient_of_every_agent_is_that_of_its_loss() {
         let s = setting(&*agent, 4);
         let target = agent.target_values(&s.target, &s.batch);
         let loss = |online: &QNetwork| agent.pass(online, &target, &s.batch).loss;
-        let gradient = s.online.gradient(&loss(&s.online));
+        let pass = agent.pass(&s.online, &target, &s.batch);
+        let gradient = s.online.gradient(&pass.loss, &pass.trace, None);
         let gradient = Tensor::cat(&gradient.iter().map(|part| part.reshape([-1])).collect::<Vec<_>>(), 0);
         let loss_at = |step: f64| {
             let mut moved = s.online.duplicate();
@@ -372,6 +373,6 @@ fn an_agent_may_read_its_values_from_several_outputs_per_action() {
             assert!(close(target, s.returns[i] + s.discounts[i] * next));
         }
         assert_eq!(s.priorities(&agent, &pass).len(), COUNT);
-        assert_eq!(s.online.gradient(&pass.loss).len(), if seed == 3 { 10 } else { 6 });
+        assert_eq!(s.online.gradient(&pass.loss, &pass.trace, None).len(), if seed == 3 { 10 } else { 6 });
     }
 }
