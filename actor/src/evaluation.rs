@@ -180,7 +180,7 @@ pub fn play(
 
 /// A player of one thread.
 enum Player<'a> {
-    Agent(&'a dyn Agent, QNetwork, Behaviour),
+    Agent(&'a dyn Agent, Box<QNetwork>, Behaviour),
     Random,
     Constant(usize),
 }
@@ -188,7 +188,9 @@ enum Player<'a> {
 impl<'a> Player<'a> {
     fn new(kind: PlayerKind<'a>) -> Self {
         match kind {
-            PlayerKind::Agent(agent, network, behaviour) => Self::Agent(agent, network.share(), behaviour),
+            PlayerKind::Agent(agent, network, behaviour) => {
+                Self::Agent(agent, Box::new(network.share()), behaviour)
+            }
             PlayerKind::Random => Self::Random,
             PlayerKind::Constant(action) => Self::Constant(action),
         }

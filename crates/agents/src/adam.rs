@@ -120,10 +120,10 @@ impl Adam {
                 let (m, v) = (&mut first[range.clone()], &mut second[range.clone()]);
                 match part {
                     Part::Full(gradient) => {
-                        kernels::adam(step, &gradient[range.clone()], &mut values[range.clone()], m, v)
+                        kernels::adam(step, &gradient[range.clone()], &mut values[range.clone()], m, v);
                     }
                     Part::Half(gradient) => {
-                        kernels::adam(step, &gradient[range.clone()], &mut values[range.clone()], m, v)
+                        kernels::adam(step, &gradient[range.clone()], &mut values[range.clone()], m, v);
                     }
                 }
                 if !rounded.is_empty() {

@@ -203,7 +203,7 @@ mod tests {
         let values: Vec<f32> = (0..20_000u32)
             .map(|i| f32::from_bits(i.wrapping_mul(214_013).wrapping_add(2_531_011)))
             .filter(|value| value.is_finite())
-            .chain([0.0, -0.0, 1.0 + f32::EPSILON, 1.003_906_25, 1.011_718_75, f32::MAX])
+            .chain([0.0, -0.0, 1.0 + f32::EPSILON, 1.003_906_2, 1.011_718_8, f32::MAX])
             .collect();
         let mut rounded = vec![Bf16(0); values.len()];
         round(&values, &mut rounded);
