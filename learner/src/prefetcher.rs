@@ -260,7 +260,9 @@ impl Prefetcher {
             let stratified = self.parts.settings.stratified && missing == wanted;
             let points = masses.draw(missing, stratified, &mut self.parts.rng);
             let asked = Instant::now();
-            items.extend(self.parts.pool.draw(&points, &mut masses).await?);
+            let drawn = self.parts.pool.draw(&points, &mut masses).await?;
+            // A shard without points answers too, with nothing.
+            items.extend(drawn.into_iter().filter(|drawn| !drawn.batch.is_empty()));
             self.parts.metrics.add_stage_time("sample", asked);
             self.publish();
             if items.iter().any(|items| masses.share(items.shard) <= 0.0) {

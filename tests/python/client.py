@@ -64,10 +64,10 @@ def main(protos: str, address: str, into: str, secrets: str) -> None:
     pb, services = generate(protos, into)
     channel = connect(address, secrets)
     shard = services.ReplayStub(channel)
-    caller = pb.Caller(protocol=3, run=RUN)
+    caller = pb.Caller(protocol=4, run=RUN)
 
     info = shard.Info(pb.InfoRequest(), timeout=SECONDS, wait_for_ready=True)
-    assert info.protocol == 3 and info.run == "" and not info.HasField("store"), info
+    assert info.protocol == 4 and info.run == "" and not info.HasField("store"), info
     incarnation = info.shard.incarnation
 
     table = pb.Table(

@@ -176,7 +176,12 @@ impl Jobs<'_> {
             let [weight, bias] = ops::convolution_weight_gradient(&gradient, &input, &weight, stride);
             [if index == 0 { weight * crate::network::PIXEL_SCALE } else { weight }, bias]
         };
-        self.add(2 * index, Box::new(job));
+        if index == 0 {
+            // The lowest layer has no input whose gradient is needed: this is all that is left to do.
+            self.set(0, job());
+        } else {
+            self.add(2 * index, Box::new(job));
+        }
     }
 
     fn finish(mut self) -> Vec<Tensor> {

@@ -3,7 +3,8 @@
     python3 crates/paper/tests/check.py paper
 
 Another language, another route: 60 decimal digits and the definitions, differences of log-sum-exp included, where the
-Rust code has forms that do not cancel. Needs nothing but Python. A number may differ by 1e-9 times max(1, |V|).
+Rust code has forms that do not cancel. Needs nothing but Python. A number may differ by 1e-9 times max(1, |V|), a network's
+target, which is computed in f32, by 1e-6 times that.
 
 A row of the maze holds Q of both states, so its target is computed from reward, next_q_* and γ as well, and its move is
 looked up in the drawing of the maze. CartPole's rows have no next state: the target is taken from its column.
@@ -19,6 +20,8 @@ getcontext().prec = 60
 
 GAMMA = Decimal(0.99)
 TOLERANCE = 1e-9
+# The learner computes targets in f32.
+NETWORK_TOLERANCE = Decimal("1e-6")
 
 # gym-maze's 5x5 sample. State 5 * row + column; actions north, east, south, west.
 MAZE = """
@@ -70,9 +73,12 @@ def vector(row, prefix):
 
 
 def target_of(row, beta):
-    """r + γ·V(s'), where a terminal mask leaves V(s') out at the goal; the column itself for a network's row."""
+    """r + γ·V(s'), where a terminal mask leaves V(s') out at the goal; the checked column itself for a network's row."""
     if "next_online_q_0" in row:
-        return network_target(row, beta)
+        target, expected = exact(row["target"]), network_target(row, beta)
+        if not abs(target - expected) <= NETWORK_TOLERANCE * max(1, abs(expected)):
+            sys.exit(f"target is {row['target']} and should be {expected:.20e}: {row}")
+        return target
     if not row.get("next_state"):
         return exact(row["target"])
     state, action = int(row["state"]), int(row["action"])

@@ -81,7 +81,7 @@ impl Examiner {
             numbers(&learner.agent().q_values(output))
         };
         let (target, online) = (rows(learner.target()), rows(learner.online()));
-        let (discounts, returns) = (numbers(&batch.discounts), numbers(&batch.returns));
+        let (discounts, returns) = (decimals(&batch.discounts), decimals(&batch.returns));
         let width = target.len() / discounts.len();
         let rows = target.chunks_exact(width).zip(online.chunks_exact(width));
         for (index, (q, online_q)) in rows.enumerate() {
@@ -126,4 +126,10 @@ impl UpdateObserver for Examiner {
             self.tally.add(experience);
         }
     }
+}
+
+/// The numbers that f32 elements were rounded from, if those have few digits, as discounts and rewards do.
+fn decimals(tensor: &tch::Tensor) -> Vec<f64> {
+    let shortest = |number: f64| (number as f32).to_string().parse().unwrap_or(number);
+    numbers(tensor).into_iter().map(shortest).collect()
 }
