@@ -100,8 +100,7 @@ pub fn watch_weights_reply() -> WatchWeightsReply {
     let version = Some(WeightsVersion { incarnation: 1, number: 2 });
     let order = EvaluationRequest { number: 1, frames: 4, updates: 1, episodes: 8, baselines: true };
     let bytes = b"weights".as_slice().into();
-    let segment =
-        WeightsSegment { version, offset: 0, bytes_total: 7, bytes, evaluation: Some(order) };
+    let segment = WeightsSegment { version, offset: 0, bytes_total: 7, bytes, evaluation: Some(order) };
     let update = Update::Segment(segment);
     WatchWeightsReply { agent_steps: 5, update: Some(update), shards: vec![shard_address("host:1")] }
 }
