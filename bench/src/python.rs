@@ -64,7 +64,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a script. Threads wait as OpenMP does by default, whatever this process was told.
+    /// Starts a script. Threads wait as OpenMP does by default, whatever the environment of this process says.
     pub fn start(
         python: &Path,
         script: &'static str,
