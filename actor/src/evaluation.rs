@@ -161,6 +161,8 @@ pub fn play(
                     let numbers = first..(first + GROUP).min(episodes);
                     let ended = |number, score| drop(send.send(Ok((number, score))));
                     if let Err(error) = play_group(&mut player, games, numbers, ended) {
+                        // The others start no further games: there will be no scores.
+                        next_group.store(episodes, Ordering::Relaxed);
                         drop(send.send(Err(error)));
                         return;
                     }

@@ -36,7 +36,7 @@ const SECONDS: f64 = 8.0;
 /// The share of it that a cluster runs before anything counts: the ratio of samples to inserts settles.
 const SETTLE_SHARE: f64 = 0.25;
 
-/// Ways of ours to run: a name, and the settings that differ. One with a setting that does not exist is left out.
+/// Ways of ours to run: a name, and the settings that differ.
 const CLUSTERS: &[(&str, &[(&str, &str)])] = &[("f32", &[]), ("bf16", &[("precision", "bf16")])];
 
 /// What all clusters have in common: as many samples per insert and forward passes as the script.
@@ -108,9 +108,7 @@ fn measure(
     let hidden = hidden.to_string();
     let of_network = [("network", network.name), ("hidden_units", hidden.as_str())];
     let common: Vec<_> = DIFFERENCES.into_iter().chain(of_network).collect();
-    let known = |(key, _): &(&str, &str)| Settings::paper().get(key).is_some();
-    let clusters: Vec<_> = CLUSTERS.iter().filter(|(_, differences)| differences.iter().all(known)).collect();
-    let mut ours: Vec<Side> = clusters.iter().map(|_| Side::default()).collect();
+    let mut ours: Vec<Side> = CLUSTERS.iter().map(|_| Side::default()).collect();
     let (mut scripts, mut bare) = (THREADS.map(|_| Side::default()), Side::default());
     let flags = ["--game", GAME, "--network", network.name];
     let mut server = python.map(|python| Server::start(python, "torch_dqn.py", &flags, &[])).transpose()?;
@@ -119,7 +117,7 @@ fn measure(
         run_script(server, THREADS[0], SECONDS * seconds * SETTLE_SHARE)?;
     }
     for round in 0..ROUNDS {
-        for (side, (name, differences)) in ours.iter_mut().zip(&clusters) {
+        for (side, (name, differences)) in ours.iter_mut().zip(CLUSTERS) {
             let directory = directory.join(format!("{network}-{name}-{round}"));
             fs::create_dir(&directory)?;
             let differences: Vec<_> = common.iter().chain(*differences).copied().collect();
@@ -138,7 +136,7 @@ fn measure(
     }
     let compared = server.is_some().then_some(&scripts[0]);
     let mut rows = Vec::new();
-    for (side, (name, _)) in ours.iter().zip(&clusters) {
+    for (side, (name, _)) in ours.iter().zip(CLUSTERS) {
         rows.push(side.row(format!("{network}, cluster, {name}"), compared, &bare));
     }
     if compared.is_some() {

@@ -1,13 +1,8 @@
 //! What 40M frames in one hour take: the rate that each stage needs, against the rate measured in the same run.
 
-use agents::{Architecture, QNetwork};
 use anyhow::{Context, Result};
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
 use settings::Settings;
-use tch::Device;
 
-use crate::measure::{Side, interleaved};
 use crate::section::{Row, Section};
 
 /// Seconds in which the frames of the paper's settings are to be played and learned from.
@@ -19,7 +14,7 @@ const VERSIONS_PER_SECOND: f64 = 1.0;
 const GAME: &str = "breakout";
 
 /// Compares the sections measured so far, which must be complete.
-pub fn section(measured: &[Section], seconds: f64) -> Result<Section> {
+pub fn section(measured: &[Section]) -> Result<Section> {
     let settings = Settings::paper();
     let figures = Figures(measured);
     let frames = settings.frames.0 as f64 / SECONDS;
@@ -42,7 +37,11 @@ pub fn section(measured: &[Section], seconds: f64) -> Result<Section> {
         row("prefetch, batches of 32", batches, figures.cell("prefetch", "batches of 32", "batches/s")?),
         row("update, nature, batches of 32", batches, figures.best_update("nature, 32, ours")?),
         row("update, small, batches of 32", batches, figures.best_update("small, 32, ours")?),
-        row("publish, nature, versions serialised", VERSIONS_PER_SECOND, publish(&settings, seconds)?),
+        row(
+            "publish, nature, versions",
+            VERSIONS_PER_SECOND,
+            1e3 / figures.cell("weights", "nature", "publish cold")?,
+        ),
     ];
     Ok(Section {
         topic: "hour",
@@ -89,18 +88,6 @@ impl Figures<'_> {
         let rates = ours.filter_map(|row| section.cell(row, "updates/s"));
         rates.reduce(f64::max).with_context(|| format!("no update begins with '{prefix}'"))
     }
-}
-
-/// Versions per second that the learner can serialise.
-fn publish(settings: &Settings, seconds: f64) -> Result<f64> {
-    let spec = envs::make(GAME, &settings.environment(), 0)?.spec().clone();
-    let architecture = Architecture::new(settings, &*agents::agent(settings), &spec)?;
-    let network = QNetwork::random(architecture, Device::Cpu, &mut ChaCha8Rng::seed_from_u64(0))?;
-    let mut bytes = 0;
-    let mut sides: [Side<'_, usize>; 1] =
-        [Box::new(|bytes| *bytes = network.parameters().to_safetensors().len())];
-    let rates = interleaved(seconds, &mut bytes, &mut sides);
-    Ok(rates[0].best())
 }
 
 #[cfg(test)]

@@ -106,12 +106,13 @@ enum Topic {
     Soak,
     /// A shard against dm-reverb, the sum tree against cpprb and torchrl. Not part of the whole: it installs 7 GB.
     Peers,
-    /// What 40M frames in one hour take, from environment, actor, learner, service and prefetch, which it measures first.
+    /// What 40M frames in one hour take, from environment, actor, learner, weights, service and prefetch, which it measures.
     Hour,
 }
 
 /// What [`Topic::Hour`] is computed from.
-const HOUR: [Topic; 5] = [Topic::Environment, Topic::Actor, Topic::Learner, Topic::Service, Topic::Prefetch];
+const HOUR: [Topic; 6] =
+    [Topic::Environment, Topic::Actor, Topic::Learner, Topic::Weights, Topic::Service, Topic::Prefetch];
 
 impl Topic {
     /// Its sections. `measured` are those of the topics before it.
@@ -141,7 +142,7 @@ impl Topic {
             Topic::Cluster => {
                 return Ok(vec![cluster::section(seconds)?, end_to_end::section(seconds)?]);
             }
-            Topic::Hour => hour::section(measured, seconds),
+            Topic::Hour => hour::section(measured),
         };
         Ok(vec![section?])
     }

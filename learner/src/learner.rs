@@ -1,18 +1,20 @@
 //! The learner's networks, optimizer, and its gradient step.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use agents::parameters::WeightsError;
 use agents::{
-    Adam, Agent, Ahead, Architecture, Helper, Pass, PassNumbers, QNetwork, TargetValues, TensorBatch, adam,
+    Adam, Agent, Architecture, Helper, Pass, PassNumbers, QNetwork, TargetValues, TensorBatch, adam,
 };
 use envs::Spec;
 use rand::Rng;
 use run::averages::UpdateMetrics;
 use settings::Settings;
 use settings::networks::Mismatch;
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Tensor};
 use value::priority::Priority;
+
+use crate::shared_target::SharedTarget;
 
 /// Agent, online and target network, optimizer, and the number of updates.
 #[derive(Debug)]
@@ -31,42 +33,6 @@ pub struct Learner {
     learning_rate: f64,
     learning_rate_decay: f64,
     gradient_clamp: f64,
-}
-
-/// The target network for threads that prepare batches: they compute its values ahead of the update.
-#[derive(Clone, Debug)]
-pub struct SharedTarget {
-    agent: Arc<dyn Agent>,
-    /// The network, and how many there were before it.
-    newest: Arc<Mutex<(u64, QNetwork)>>,
-}
-
-impl SharedTarget {
-    fn new(agent: Arc<dyn Agent>, target: &QNetwork) -> Self {
-        Self { agent, newest: Arc::new(Mutex::new((0, target.share()))) }
-    }
-
-    fn version(&self) -> u64 {
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner).0
-    }
-
-    /// Takes over a new target network.
-    fn replace(&self, target: &QNetwork) {
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        *newest = (newest.0 + 1, target.share());
-    }
-
-    /// Adds what the newest target network says of a batch to it. On a GPU this would only queue the same work earlier, so it does
-    /// nothing there.
-    pub fn value_ahead(&self, batch: &mut TensorBatch) {
-        let (version, target) = {
-            let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-            (newest.0, newest.1.share())
-        };
-        if target.device() == Device::Cpu {
-            batch.ahead = Some(Ahead { version, values: self.agent.target_values(&target, batch) });
-        }
-    }
 }
 
 /// What triggers a copy of the online network to the target network.
@@ -221,18 +187,14 @@ impl Learner {
         let pass = self.pass(batch);
         let gradient = self.online.gradient(&pass.loss, &pass.trace, self.helper.as_ref());
         let norm = adam::norm(&gradient);
-        let on_device = self.online.device() != Device::Cpu;
+        let (on_device, steps) = (self.online.device() != Device::Cpu, self.adam.step_count());
         if on_device {
             // Queued before the host knows whether the numbers are finite, so that it waits once: for the read below.
-            let finite = finite(&pass, &norm);
-            self.step(&gradient, progress, Some(&finite));
+            self.step(&gradient, progress, Some(&finite(&pass, &norm)));
         }
         let numbers = PassNumbers::read(&pass, &norm, batch);
         let priorities = self.checked_priorities(&numbers, batch);
-        if on_device && priorities.is_err() {
-            self.adam.undo_count();
-        }
-        let priorities = priorities?;
+        let priorities = priorities.inspect_err(|_| self.adam.set_step_count(steps))?;
         if !on_device {
             self.step(&gradient, progress, None);
         }
@@ -250,11 +212,7 @@ impl Learner {
         let factor = 1.0 - (1.0 - self.learning_rate_decay) * progress.clamp(0.0, 1.0);
         let learning_rate = self.learning_rate * factor;
         let clamp = (self.gradient_clamp > 0.0).then_some(self.gradient_clamp);
-        let parameters = self.online.parameters_mut();
-        match finite {
-            Some(finite) => self.adam.step_if(finite, parameters, gradient, clamp, learning_rate),
-            None => self.adam.step(parameters, gradient, clamp, learning_rate),
-        }
+        self.adam.step(self.online.parameters_mut(), gradient, clamp, learning_rate, finite);
     }
 
     /// The new priorities, if everything that the update computed is finite.
@@ -318,7 +276,6 @@ impl Learner {
 
 /// Whether everything that an update computed is finite, as a boolean tensor on its device.
 fn finite(pass: &Pass, norm: &Tensor) -> Tensor {
-    let sums =
-        [pass.loss.detach(), norm.shallow_clone(), pass.td_errors.sum(Kind::Float), pass.q.sum(Kind::Float)];
-    Tensor::stack(&sums, 0).isfinite().all()
+    let numbers = [&pass.loss.detach(), norm, &pass.td_errors, &pass.q].map(|tensor| tensor.reshape([-1]));
+    Tensor::cat(&numbers, 0).isfinite().all()
 }

@@ -17,6 +17,7 @@ pub mod journal;
 pub mod learner;
 pub mod local;
 pub mod replay;
+pub mod shared_target;
 pub mod trainer;
 
 pub mod divergence;

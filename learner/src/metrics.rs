@@ -60,7 +60,7 @@ telemetry::metrics! {
             "Configured samples per insert; 0 if unlimited",
         ),
         pub prefetched: IntGauge =
-            new.count("quiver_learner_prefetched_batches", "Batches ready for the training thread"),
+            new.count("quiver_learner_prefetched_batches", "Batches drawn for the training thread, being unpacked or ready"),
         pub prefetch_lag: Gauge =
             new.gauge("quiver_learner_prefetch_lag_updates", "Batches sampled after the one in training: the age of its priorities"),
         pub sample_age: Gauge = new.gauge(

@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "the learner's process measures its work")]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use coordinator::pool::ShardBatch;
@@ -13,10 +14,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tracing::warn;
 
-use crate::learner::SharedTarget;
 use crate::metrics::Metrics;
 use crate::priorities::Priorities;
 use crate::replay::{BatchAssembler, ItemId, Sampled};
+use crate::shared_target::SharedTarget;
 
 /// What jobs share.
 pub struct Unpacker {
@@ -24,8 +25,6 @@ pub struct Unpacker {
     assemblers: mpsc::Receiver<BatchAssembler>,
     returned: mpsc::Sender<BatchAssembler>,
     shared: Arc<Shared>,
-    /// Sizes of batches that were abandoned.
-    abandoned: mpsc::UnboundedReceiver<u64>,
 }
 
 struct Shared {
@@ -34,7 +33,8 @@ struct Shared {
     /// Sends removals of items that can't be decoded.
     priorities: Priorities,
     metrics: Arc<Metrics>,
-    abandoned: mpsc::UnboundedSender<u64>,
+    /// Transitions of batches that were abandoned.
+    abandoned: AtomicU64,
 }
 
 /// What a job unpacks.
@@ -60,9 +60,8 @@ impl Unpacker {
         for assembler in assemblers {
             returned.try_send(assembler).expect("there is a place for each");
         }
-        let (sender, abandoned) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared { target, priorities, metrics, abandoned: sender });
-        Self { assemblers: idle, returned, shared, abandoned }
+        let shared = Arc::new(Shared { target, priorities, metrics, abandoned: AtomicU64::new(0) });
+        Self { assemblers: idle, returned, shared }
     }
 
     /// Starts a job; waits while all assemblers are in use. Its result is `None` if an item can't be decoded: that item is removed
@@ -79,8 +78,8 @@ impl Unpacker {
     }
 
     /// Transitions of batches that were abandoned since the last call: they were drawn and not trained on.
-    pub fn take_abandoned(&mut self) -> u64 {
-        std::iter::from_fn(|| self.abandoned.try_recv().ok()).sum()
+    pub fn take_abandoned(&self) -> u64 {
+        self.shared.abandoned.swap(0, Ordering::Relaxed)
     }
 }
 
@@ -93,8 +92,8 @@ impl Shared {
             assembler.clear();
             self.metrics.undecodable.inc_by(undecodable.len() as u64);
             self.priorities.remove(undecodable);
-            // The receiver ends only with the run.
-            let _ = self.abandoned.send(drawn.items.iter().map(|items| items.batch.len() as u64).sum());
+            let transitions = drawn.items.iter().map(|items| items.batch.len() as u64).sum();
+            self.abandoned.fetch_add(transitions, Ordering::Relaxed);
             return None;
         }
         let started = Instant::now();

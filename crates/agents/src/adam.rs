@@ -35,12 +35,16 @@ impl Adam {
 
     /// One step against `gradient`, one tensor per leaf; each element is first clamped to ±`clamp`. A learning rate of
     /// 0 changes nothing.
+    ///
+    /// With `finite`, a boolean tensor, the step changes nothing if it is false, and the host does not wait for it. The caller,
+    /// which learns later that it was false, then sets the count back ([`Adam::set_step_count`]).
     pub fn step(
         &mut self,
         parameters: &mut Parameters,
         gradient: &[Tensor],
         clamp: Option<f64>,
         learning_rate: f64,
+        finite: Option<&Tensor>,
     ) {
         // Unlike PyTorch's, a step at learning rate 0 also leaves the moments and the step count unchanged.
         if learning_rate == 0.0 {
@@ -49,32 +53,15 @@ impl Adam {
         let line = self.next_line(learning_rate);
         let clamp = clamp.unwrap_or(f64::INFINITY);
         tch::no_grad(|| {
-            if self.step_on_cpu(parameters, gradient, clamp, line).is_none() {
-                self.step_on_device(parameters, gradient, clamp, line, None);
+            if finite.is_some() || self.step_on_cpu(parameters, gradient, clamp, line).is_none() {
+                self.step_on_device(parameters, gradient, clamp, line, finite);
             }
         });
     }
 
-    /// A step on any device that changes nothing if `finite`, a boolean tensor, is false: the host does not wait for it.
-    pub fn step_if(
-        &mut self,
-        finite: &Tensor,
-        parameters: &mut Parameters,
-        gradient: &[Tensor],
-        clamp: Option<f64>,
-        learning_rate: f64,
-    ) {
-        if learning_rate == 0.0 {
-            return;
-        }
-        let line = self.next_line(learning_rate);
-        let clamp = clamp.unwrap_or(f64::INFINITY);
-        tch::no_grad(|| self.step_on_device(parameters, gradient, clamp, line, Some(finite)));
-    }
-
-    /// Takes back the count of a step that [`Adam::step_if`] has not applied.
-    pub fn undo_count(&mut self) {
-        self.step -= 1;
+    /// Sets the number of steps made.
+    pub fn set_step_count(&mut self, count: i64) {
+        self.step = count;
     }
 
     /// Counts a step, and returns the denominator of its update.
@@ -289,7 +276,7 @@ mod tests {
         let mut adam = Adam::new(ours.parameters(), 1e-8);
         for step in 0..1_000 {
             let gradient = gradient(ours.parameters(), step);
-            adam.step(ours.parameters_mut(), &gradient, None, 1e-3);
+            adam.step(ours.parameters_mut(), &gradient, None, 1e-3, None);
             optimizer.zero_grad();
             (&theirs * row(&gradient)).sum(Kind::Float).backward();
             optimizer.step();
@@ -304,7 +291,7 @@ mod tests {
         let before = network.parameters().to_safetensors();
         let mut adam = Adam::new(network.parameters(), 1e-8);
         let gradient: Vec<Tensor> = network.parameters().leaves().iter().map(Tensor::zeros_like).collect();
-        adam.step(network.parameters_mut(), &gradient, None, 0.0);
+        adam.step(network.parameters_mut(), &gradient, None, 0.0, None);
         assert_eq!(network.parameters().to_safetensors(), before);
     }
 
@@ -333,13 +320,15 @@ mod tests {
             (Adam::new(plain.parameters(), 1e-8), Adam::new(gated.parameters(), 1e-8));
         for step in 0..10 {
             let gradient = gradient(plain.parameters(), step);
-            adam.step(plain.parameters_mut(), &gradient, Some(1.0), 1e-3);
+            adam.step(plain.parameters_mut(), &gradient, Some(1.0), 1e-3, None);
             let before = gated.parameters().to_safetensors();
             let damaged: Vec<Tensor> = gradient.iter().map(|part| part * f64::NAN).collect();
-            other.step_if(&Tensor::from(false), gated.parameters_mut(), &damaged, Some(1.0), 1e-3);
-            other.undo_count();
+            let (count, never) = (other.step_count(), Tensor::from(false));
+            other.step(gated.parameters_mut(), &damaged, Some(1.0), 1e-3, Some(&never));
+            other.set_step_count(count);
             assert_eq!(gated.parameters().to_safetensors(), before);
-            other.step_if(&Tensor::from(true), gated.parameters_mut(), &gradient, Some(1.0), 1e-3);
+            let always = Tensor::from(true);
+            other.step(gated.parameters_mut(), &gradient, Some(1.0), 1e-3, Some(&always));
         }
         let difference = (plain.parameters().flat() - gated.parameters().flat()).abs().max();
         let difference = read::numbers(&difference)[0];
@@ -359,7 +348,7 @@ mod tests {
         let expected = read::numbers(&flat(&gradient).norm())[0];
         assert!((norm - expected).abs() < 1e-4 * norm);
         for _ in 0..3 {
-            adam.step(network.parameters_mut(), &gradient, None, 1e-2);
+            adam.step(network.parameters_mut(), &gradient, None, 1e-2, None);
         }
         let FlatMut { values, rounded } = network.parameters_mut().flat_mut();
         assert!(rounded.unwrap().equal(&values.to_kind(Kind::BFloat16)));
@@ -372,8 +361,8 @@ mod tests {
         let mut other = Adam::new(resumed.parameters(), 1e-8);
         for step in 0..20 {
             let gradient = gradient(straight.parameters(), step);
-            adam.step(straight.parameters_mut(), &gradient, None, 1e-3);
-            other.step(resumed.parameters_mut(), &gradient, None, 1e-3);
+            adam.step(straight.parameters_mut(), &gradient, None, 1e-3, None);
+            other.step(resumed.parameters_mut(), &gradient, None, 1e-3, None);
             if step == 10 {
                 let saved = other.to_safetensors();
                 other = Adam::new(resumed.parameters(), 1e-8);

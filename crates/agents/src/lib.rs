@@ -16,7 +16,7 @@ mod behaviour;
 pub mod device;
 mod dqn;
 mod helper;
-pub mod kernels;
+mod kernels;
 mod memory;
 mod munchausen_dqn;
 pub mod network;

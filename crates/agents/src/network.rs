@@ -78,7 +78,7 @@ impl QNetwork {
     /// The head's output, f32: one row per state, for each action as many columns as the architecture says, action by action. It has
     /// no graph; training uses [`QNetwork::forward_traced`].
     pub fn forward(&self, states: &Tensor) -> Tensor {
-        tch::no_grad(|| self.forward_traced(states).0)
+        tch::no_grad(|| self.run(states, None))
     }
 
     /// Weights and biases, bottom up.

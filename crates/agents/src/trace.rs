@@ -11,7 +11,7 @@ use crate::network::QNetwork;
 use crate::ops;
 
 /// What a forward pass keeps for the backward pass.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Trace {
     convolutions: Vec<Convolution>,
     /// Hidden layers that all streams share, bottom up.
@@ -41,20 +41,27 @@ struct Linear {
 impl QNetwork {
     /// The same as [`QNetwork::forward`], with a graph of the output layers only and a trace of the layers below.
     pub fn forward_traced(&self, states: &Tensor) -> (Tensor, Trace) {
+        let mut trace = Trace::default();
+        let output = self.run(states, Some(&mut trace));
+        (output, trace)
+    }
+
+    /// A forward pass. Without a trace, each layer's output is freed as soon as the next one has read it.
+    pub(crate) fn run(&self, states: &Tensor, mut trace: Option<&mut Trace>) -> Tensor {
         let mut layers = self.layers();
         let mut layer = || layers.next().expect("a layer");
-        let mut trace = Trace { convolutions: Vec::new(), hidden: Vec::new(), streams: Vec::new() };
         let mut features = tch::no_grad(|| {
             let mut x = states.to_kind(self.kind());
-            let convolutions = self.architecture().network.convolutions;
-            for (index, convolution) in convolutions.iter().enumerate() {
+            for (index, convolution) in self.architecture().network.convolutions.iter().enumerate() {
                 let (weight, bias) = layer();
                 let weight =
                     if index == 0 { weight * crate::network::PIXEL_SCALE } else { weight.shallow_clone() };
                 let stride = convolution.stride;
                 let output = x.conv2d(&weight, Some(bias), [stride, stride], [0, 0], [1, 1], 1).relu_();
                 let input = std::mem::replace(&mut x, output.shallow_clone());
-                trace.convolutions.push(Convolution { input, output, weight, stride });
+                if let Some(trace) = &mut trace {
+                    trace.convolutions.push(Convolution { input, output, weight, stride });
+                }
             }
             x.flatten(1, -1)
         });
@@ -62,21 +69,22 @@ impl QNetwork {
             let (weight, bias) = layer();
             let output = tch::no_grad(|| ops::linear(&features, weight, bias).relu_());
             let input = std::mem::replace(&mut features, output.shallow_clone());
-            trace.hidden.push(Linear { input, output, weight: weight.shallow_clone() });
+            if let Some(trace) = &mut trace {
+                trace.hidden.push(Linear { input, output, weight: weight.shallow_clone() });
+            }
         }
-        let output = self.head(|| {
+        self.head(|| {
             let (weight, bias) = layer();
-            let hidden = tch::no_grad(|| ops::linear(&features, weight, bias)).set_requires_grad(true);
-            let leaf = hidden.shallow_clone();
-            trace.streams.push(Linear {
-                input: features.shallow_clone(),
-                output: hidden,
-                weight: weight.shallow_clone(),
-            });
+            let mut hidden = tch::no_grad(|| ops::linear(&features, weight, bias));
+            if let Some(trace) = &mut trace {
+                hidden = hidden.set_requires_grad(true);
+                let (input, output, weight) =
+                    (features.shallow_clone(), hidden.shallow_clone(), weight.shallow_clone());
+                trace.streams.push(Linear { input, output, weight });
+            }
             let (weight, bias) = layer();
-            leaf.relu().to_kind(Kind::Float).linear(weight, Some(bias))
-        });
-        (output, trace)
+            hidden.relu().to_kind(Kind::Float).linear(weight, Some(bias))
+        })
     }
 
     /// The gradient of `loss`, one tensor per leaf of the parameters; `trace` is of the forward pass that it was computed from.

@@ -65,6 +65,7 @@ impl LoadedAgent {
     pub fn load(agent: &TrainedAgent) -> Result<Self> {
         let resolved = run::directory::read_settings(&agent.run)?;
         let settings = &resolved.settings;
+        agents::keep_freed_memory();
         tch::set_num_threads(settings.torch_threads as i32);
         let checkpoint =
             Checkpoint::find(&run::directory::checkpoints(&agent.run), agent.checkpoint.as_deref())?;
