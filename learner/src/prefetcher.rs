@@ -1,7 +1,8 @@
 //! Draws batches ahead of the update: rate control and sampling over all shards.
 //!
 //! One task owns the shards ([`ShardPool`]) and the state of samples per insert. It draws a batch when the ratio allows
-//! it and a permit is free, and starts a job that unpacks it ([`crate::unpack`]). The training thread awaits the jobs in order; at
+//! it and a permit is free, and starts a job that unpacks it ([`crate::unpack`]). Small batches are drawn together if there are
+//! permits for several: the round trip to a shard takes longer than its draws. The training thread awaits the jobs in order; at
 //! most `prefetch_batches` may be unpacked or wait for it. While sampling is blocked, the task polls the shards and reports
 //! what it is blocked on.
 #![allow(clippy::disallowed_methods, reason = "the learner's process measures its work")]
@@ -11,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use coordinator::adjust;
 use coordinator::control::{BlockedOn, ShardCount};
-use coordinator::pool::{ShardBatch, ShardPool};
+use coordinator::pool::ShardPool;
+use coordinator::sample_points::{SamplePoint, ShardMasses};
 use envs::Spec;
 use rand_chacha::ChaCha8Rng;
 use replay::ReplayStatus;
@@ -24,7 +26,7 @@ use tracing::{info, warn};
 
 use crate::metrics::Metrics;
 use crate::replay::Sampled;
-use crate::unpack::{Drawn, Unpacker};
+use crate::unpack::{self, Drawn, DrawnItems, Unpacker, length};
 
 /// The channel to the training thread. After a failure it carries the reason, and nothing after that.
 pub type Batches = mpsc::Sender<Result<Prefetched, String>>;
@@ -46,6 +48,9 @@ const STUCK_MAX: Duration = Duration::from_secs(30);
 
 /// How often the missing items of a batch are drawn again before the batch is abandoned.
 const REDRAWS_MAX: usize = 16;
+
+/// Items that are drawn together at the most: for larger batches the round trip no longer matters, and a shard's reply is bounded.
+const DRAWN_TOGETHER_MAX: usize = 128;
 
 /// A batch that is being unpacked or ready to train on, and its permit.
 #[derive(Debug)]
@@ -135,11 +140,11 @@ impl Prefetcher {
     }
 
     async fn draw_batches(&mut self, batches: &Batches) -> Result<(), String> {
-        let permits = Arc::new(Semaphore::new(self.parts.settings.prefetch_batches));
+        let free = Arc::new(Semaphore::new(self.parts.settings.prefetch_batches));
         loop {
             let permit = loop {
                 tokio::select! {
-                    permit = permits.clone().acquire_owned() => break permit.expect("never closed"),
+                    permit = free.clone().acquire_owned() => break permit.expect("never closed"),
                     () = sleep(POLL_EVERY) => {
                         self.adjust().await?;
                         self.poll_shards(Duration::ZERO).await?;
@@ -149,12 +154,34 @@ impl Prefetcher {
             let abandoned = self.unpacker.take_abandoned();
             self.parts.pool.control.undo_sampled(abandoned);
             self.wait_until_allowed().await?;
-            let Some(drawn) = self.draw().await? else { continue };
-            let job = self.unpacker.start(drawn).await;
-            if batches.send(Ok(Prefetched { job, permit })).await.is_err() {
-                return Ok(());
+            let permits = self.count_allowed(permit, &free);
+            let drawn = self.draw(permits.len()).await?;
+            for (drawn, permit) in drawn.into_iter().zip(permits) {
+                let job = self.unpacker.start(drawn).await;
+                if batches.send(Ok(Prefetched { job, permit })).await.is_err() {
+                    return Ok(());
+                }
             }
         }
+    }
+
+    /// Counts a batch for `permit`, and one for each further permit that is free, as long as the ratio allows it and they are drawn
+    /// together. They count before the draw, so that the allowances granted with it include them.
+    fn count_allowed(
+        &mut self,
+        permit: OwnedSemaphorePermit,
+        free: &Arc<Semaphore>,
+    ) -> Vec<OwnedSemaphorePermit> {
+        let size = self.parts.settings.batch_size;
+        let control = &mut self.parts.pool.control;
+        let mut permits = vec![permit];
+        control.sampled(size as u64);
+        while (permits.len() + 1) * size <= DRAWN_TOGETHER_MAX && control.can_sample().is_ok() {
+            let Ok(permit) = free.clone().try_acquire_owned() else { break };
+            permits.push(permit);
+            control.sampled(size as u64);
+        }
+        permits
     }
 
     /// Waits until samples per insert allow another batch.
@@ -244,49 +271,80 @@ impl Prefetcher {
         Ok(())
     }
 
-    /// Draws the items of one batch; `None` if the shards became unreachable meanwhile.
-    async fn draw(&mut self) -> Result<Option<Drawn>, String> {
+    /// Draws this many batches, which have been counted: one if only some of the items arrive at first, and none if the shards became
+    /// unreachable meanwhile.
+    async fn draw(&mut self, mut count: usize) -> Result<Vec<Drawn>, String> {
         let started = Instant::now();
-        let wanted = self.parts.settings.batch_size;
-        // Counted before the draw, so that the allowances granted with it include this batch.
-        self.parts.pool.control.sampled(wanted as u64);
+        let size = self.parts.settings.batch_size;
         let mut masses = self.parts.pool.control.masses();
-        let (mut items, mut draws): (Vec<ShardBatch>, _) = (Vec::new(), 0);
-        let count = |items: &[ShardBatch]| items.iter().map(|items| items.batch.len()).sum::<usize>();
+        let (mut items, mut draws): (Vec<DrawnItems>, _) = (Vec::new(), 0);
         while draws < REDRAWS_MAX && !masses.is_empty() {
             draws += 1;
-            let missing = wanted - count(&items);
-            // Strata only make sense over a whole batch.
-            let stratified = self.parts.settings.stratified && missing == wanted;
-            let points = masses.draw(missing, stratified, &mut self.parts.rng);
+            let points = self.points(count, size * count - length(&items), &masses);
             let asked = Instant::now();
             let drawn = self.parts.pool.draw(&points, &mut masses).await?;
             // A shard without points answers too, with nothing.
-            items.extend(drawn.into_iter().filter(|drawn| !drawn.batch.is_empty()));
+            items.extend(drawn.into_iter().filter(|drawn| !drawn.batch.is_empty()).map(DrawnItems::all));
             self.parts.metrics.add_stage_time("sample", asked);
             self.publish();
             if items.iter().any(|items| masses.share(items.shard) <= 0.0) {
                 // A shard that gave some of the items became unreachable: their probabilities are no longer known.
                 items.clear();
             }
-            if count(&items) == wanted {
-                let shares = (0..self.parts.pool.len()).map(|shard| masses.share(shard)).collect();
-                let number = self.drawn;
-                self.drawn += 1;
-                return Ok(Some(Drawn { items, shares, number, started }));
+            if length(&items) == size * count {
+                return Ok(self.batches(items, count, &points, &masses, started));
+            }
+            if count > 1 {
+                // Further draws complete one batch; the others are drawn again later.
+                self.parts.pool.control.undo_sampled((size * (count - 1)) as u64);
+                (items, count) = (Vec::new(), 1);
             }
         }
         let reachable = self.parts.pool.control.present().count();
         warn!(
-            items = count(&items),
-            batch_size = wanted,
+            items = length(&items),
+            batch_size = size,
             draws,
             reachable,
             "batch incomplete: shards unreachable; retrying"
         );
-        self.parts.pool.control.undo_sampled(wanted as u64);
+        self.parts.pool.control.undo_sampled((size * count) as u64);
         sleep(UNREACHABLE_PAUSE).await;
-        Ok(None)
+        Ok(Vec::new())
+    }
+
+    /// Points of the `missing` items of this many batches, one batch after the other.
+    fn points(&mut self, count: usize, missing: usize, masses: &ShardMasses) -> Vec<SamplePoint> {
+        let PrefetcherParts { settings: Settings { batch_size, stratified, .. }, rng, .. } = &mut self.parts;
+        if missing < *batch_size {
+            // Strata only make sense over a whole batch.
+            return masses.draw(missing, false, rng);
+        }
+        (0..count).flat_map(|_| masses.draw(*batch_size, *stratified, rng)).collect()
+    }
+
+    /// Divides complete items into batches. Those of several batches were drawn at `points`, of which each batch has its part.
+    fn batches(
+        &mut self,
+        mut items: Vec<DrawnItems>,
+        count: usize,
+        points: &[SamplePoint],
+        masses: &ShardMasses,
+        started: Instant,
+    ) -> Vec<Drawn> {
+        let shares: Vec<f64> = (0..self.parts.pool.len()).map(|shard| masses.share(shard)).collect();
+        let size = self.parts.settings.batch_size;
+        let mut batches = Vec::with_capacity(count);
+        for index in 0..count {
+            let items = match count {
+                // Its items may be from several draws.
+                1 => std::mem::take(&mut items),
+                _ => unpack::split_off(&mut items, &points[index * size..][..size]),
+            };
+            batches.push(Drawn { items, shares: shares.clone(), number: self.drawn, started });
+            self.drawn += 1;
+        }
+        batches
     }
 
     fn publish(&self) {

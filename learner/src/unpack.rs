@@ -4,11 +4,14 @@
 //! training thread. Jobs end in any order; the training thread awaits them in the order of their draws.
 #![allow(clippy::disallowed_methods, reason = "the learner's process measures its work")]
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use coordinator::pool::ShardBatch;
+use coordinator::sample_points::SamplePoint;
+use proto::{BatchItem, PackedBatch};
 use replay::LaneKey;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -39,13 +42,47 @@ struct Shared {
 
 /// What a job unpacks.
 pub struct Drawn {
-    pub items: Vec<ShardBatch>,
+    pub items: Vec<DrawnItems>,
     /// The probability with which one draw falls on each shard.
     pub shares: Vec<f64>,
     /// Batches drawn before this one, over the whole run.
     pub number: u64,
     /// When the draw started.
     pub started: Instant,
+}
+
+/// Items of one shard, some of those in its reply.
+pub struct DrawnItems {
+    pub shard: usize,
+    reply: Arc<PackedBatch>,
+    range: Range<usize>,
+}
+
+impl DrawnItems {
+    /// All items of a reply.
+    pub fn all(ShardBatch { shard, batch }: ShardBatch) -> Self {
+        Self { shard, range: 0..batch.len(), reply: Arc::new(batch) }
+    }
+
+    fn items(&self) -> impl Iterator<Item = BatchItem<'_>> {
+        self.reply.items().skip(self.range.start).take(self.range.len())
+    }
+}
+
+/// Splits off the items drawn at `points`, which are the first of their shards: replies have items in the order of the points.
+pub fn split_off(drawn: &mut [DrawnItems], points: &[SamplePoint]) -> Vec<DrawnItems> {
+    let split = |items: &mut DrawnItems| {
+        let end = items.range.start + points.iter().filter(|point| point.shard == items.shard).count();
+        assert!(end <= items.range.end, "an item for each point");
+        let range = std::mem::replace(&mut items.range.start, end)..end;
+        DrawnItems { shard: items.shard, reply: items.reply.clone(), range }
+    };
+    drawn.iter_mut().map(split).collect()
+}
+
+/// Number of items.
+pub fn length(items: &[DrawnItems]) -> usize {
+    items.iter().map(|items| items.range.len()).sum()
 }
 
 impl Unpacker {
@@ -92,8 +129,7 @@ impl Shared {
             assembler.clear();
             self.metrics.undecodable.inc_by(undecodable.len() as u64);
             self.priorities.remove(undecodable);
-            let transitions = drawn.items.iter().map(|items| items.batch.len() as u64).sum();
-            self.abandoned.fetch_add(transitions, Ordering::Relaxed);
+            self.abandoned.fetch_add(length(&drawn.items) as u64, Ordering::Relaxed);
             return None;
         }
         let started = Instant::now();
@@ -110,12 +146,13 @@ impl Shared {
 }
 
 /// Adds the drawn items to the batch, and returns those that can't be decoded.
-fn decode(assembler: &mut BatchAssembler, drawn: &[ShardBatch]) -> Vec<ItemId> {
+fn decode(assembler: &mut BatchAssembler, drawn: &[DrawnItems]) -> Vec<ItemId> {
     let mut undecodable = Vec::new();
-    for ShardBatch { shard, batch } in drawn {
-        for item in batch.items() {
+    for items in drawn {
+        let shard = items.shard;
+        for item in items.items() {
             let added = assembler.add(
-                *shard,
+                shard,
                 item.draw(),
                 item.lead(),
                 item.frames(),
@@ -125,9 +162,60 @@ fn decode(assembler: &mut BatchAssembler, drawn: &[ShardBatch]) -> Vec<ItemId> {
             if let Err(error) = added {
                 let LaneKey { actor, incarnation, lane } = item.lane();
                 warn!(shard, actor, incarnation, lane, %error, "undecodable item removed from its shard");
-                undecodable.push((*shard, item.key()));
+                undecodable.push((shard, item.key()));
             }
         }
     }
     undecodable
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proto::BatchBuilder;
+    use replay::testing::{LaneBuilder, one_step, options, taken};
+    use replay::{ItemKey, Store};
+
+    /// A shard's reply to points at the middle of these items.
+    fn reply(shard: usize, items: &[u32]) -> DrawnItems {
+        let mut store = Store::new(options(), shard as u32 + 1).unwrap();
+        let mut lane = LaneBuilder::new(LaneKey { actor: 0, incarnation: 1, lane: 0 });
+        (0..11).for_each(|number| lane.push(&[number], Some(taken(number.into()))));
+        let chunk = lane.chunk(lane.completed().map(|first| one_step(first, 1.0)));
+        assert_eq!(store.insert(&chunk).unwrap().items, 10);
+        let points: Vec<f64> = items.iter().map(|&item| (f64::from(item) + 0.5) / 10.0).collect();
+        let mut builder = BatchBuilder::new(points.len());
+        let pushed = store.sample_while(0, &points, |draw, item| {
+            builder.push(&draw, &item, true);
+            true
+        });
+        assert_eq!(pushed, Ok(true));
+        let batch = PackedBatch::new(builder.finish(), 4, u16::MAX).unwrap();
+        DrawnItems::all(ShardBatch { shard, batch })
+    }
+
+    fn keys(items: &[DrawnItems]) -> Vec<(usize, ItemKey)> {
+        let of_shard =
+            |items: &DrawnItems| -> Vec<_> { items.items().map(|item| (items.shard, item.key())).collect() };
+        items.iter().flat_map(of_shard).collect()
+    }
+
+    #[test]
+    fn batches_drawn_together_have_the_items_of_batches_drawn_alone() {
+        // Three batches of three points on two shards. A point's item is its place in the list.
+        let shards = [[0, 1, 0], [1, 1, 1], [0, 0, 1]];
+        let of = |shard, batches: &[usize]| -> Vec<u32> {
+            let places = batches.iter().flat_map(|&batch| (0..3).map(move |place| (batch, place)));
+            let own = places.filter(|&(batch, place)| shards[batch][place] == shard);
+            own.map(|(batch, place)| (3 * batch + place) as u32).collect()
+        };
+        let mut together: Vec<_> = [0, 1].map(|shard| reply(shard, &of(shard, &[0, 1, 2]))).into();
+        for batch in 0..3 {
+            let points = shards[batch].map(|shard| SamplePoint { shard, within: 0.0 });
+            let split = split_off(&mut together, &points);
+            let alone: Vec<_> = [0, 1].map(|shard| reply(shard, &of(shard, &[batch]))).into();
+            assert_eq!((length(&split), keys(&split)), (3, keys(&alone)));
+        }
+        assert_eq!(length(&together), 0, "each item is in one batch");
+    }
 }
