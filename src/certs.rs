@@ -59,7 +59,7 @@ impl Certs {
         print_line(&match made {
             Made::New => {
                 format!(
-                    "created {out}/{{replay,learner,actor,admin,client}} for --secrets, and {out}/authority; keep the authority offline"
+                    "created {out}/{{replay,learner,actor,evaluator,admin,client}} for --secrets, and {out}/authority; keep the authority offline"
                 )
             }
             Made::Renewed => {

@@ -12,7 +12,7 @@ use prometheus::Registry;
 use proto::{Weights, v1};
 use rpc::address::Address;
 use rpc::channel::Credentials;
-use rpc::membership::{Membership, join, shards_in_use};
+use rpc::membership::{Membership, join, new_member, shards_in_use};
 use rpc::shard_entry::ShardEntry;
 use settings::Resolved;
 use settings::seed::{self, Purpose};
@@ -45,7 +45,7 @@ pub struct Args {
     /// Address of the learner: host:port or unix:/path
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7700")]
     learner: Address,
-    /// Connect over TLS. DIR is the folder `actor` that `quiver certs` created
+    /// Connect over TLS. DIR is the folder `actor` that `quiver certs` created, or `evaluator` with --evaluate
     #[arg(long, value_name = "DIR", env = "QUIVER_SECRETS", hide_env_values = true)]
     secrets: Option<PathBuf>,
     /// Evaluate: play whole games for their scores on request of the learner, and write nothing to the replay
@@ -55,7 +55,7 @@ pub struct Args {
     /// setting]
     #[arg(long)]
     lanes: Option<u32>,
-    /// Request this actor index, evicting its current holder [default: the lowest free index]
+    /// Request this actor index, waiting while another actor has it [default: the lowest free index]
     #[arg(long)]
     index: Option<u32>,
     /// Exit at once, with code 0, when stdin closes: for launchers that hold the other end of a pipe, so this process ends
@@ -110,11 +110,20 @@ impl Args {
         let metrics = Arc::new(Metrics::register(&registry));
         let name = if self.evaluate { "evaluator" } else { "actor" };
         runtime.block_on(telemetry::serve(&self.telemetry, name, registry, health.clone()))?;
-        let mut requested_index = self.index;
+        let role = if self.evaluate { v1::Role::Evaluator } else { v1::Role::Actor };
+        let mut request = new_member(role, self.index);
         while !stop.load(Ordering::Relaxed) {
-            let joined = self.join(&runtime, &credentials, requested_index, &metrics, &health, &stop)?;
+            let joined = match self.join(&runtime, &credentials, request.clone(), &metrics, &health, &stop) {
+                Err(error) if request.renew => {
+                    warn!(%error, "index lost, joining with a free index");
+                    request = new_member(role, None);
+                    continue;
+                }
+                joined => joined?,
+            };
             let Some(mut member) = joined else { break };
             let index = member.membership.joined.index;
+            let renewal = member.membership.renewal(role);
             metrics.joins.inc();
             let end = match self.evaluate {
                 true => Evaluator::new(member).run(&runtime)?,
@@ -127,12 +136,12 @@ impl Args {
                 MembershipEnd::Done => break,
                 MembershipEnd::Rejected(reason) => {
                     warn!(index, error = reason, "membership lost, rejoining with a free index");
-                    // Another process has the index now. Requesting it again would evict that process in turn.
-                    requested_index = None;
+                    // Another process has the index now.
+                    request = new_member(role, None);
                 }
                 MembershipEnd::ShardsChanged => {
                     info!(index, "shard set of the run changed, rejoining");
-                    requested_index = Some(index);
+                    request = renewal;
                 }
             }
         }
@@ -148,20 +157,17 @@ impl Args {
         &self,
         runtime: &Runtime,
         credentials: &Credentials,
-        index: Option<u32>,
+        request: v1::JoinRequest,
         metrics: &Arc<Metrics>,
         health: &Health,
         stop: &Arc<AtomicBool>,
     ) -> Result<Option<JoinedProcess>> {
-        let (role, name) = match self.evaluate {
-            true => (v1::Role::Evaluator, "evaluator"),
-            false => (v1::Role::Actor, "actor"),
-        };
+        let name = if self.evaluate { "evaluator" } else { "actor" };
         metrics.set_blocked_on(Some("learner"));
         health.waiting(format!("the learner at {}", self.learner));
-        info!(learner = %self.learner, role = name, requested_index = index, "joining the run");
+        info!(learner = %self.learner, role = name, requested_index = request.index, "joining the run");
         let mut joining =
-            Box::pin(join(self.learner.clone(), credentials, role, index, std::process::id().into()));
+            Box::pin(join(self.learner.clone(), credentials, request, std::process::id().into()));
         let membership = loop {
             match runtime.block_on(async { timeout(POLL_INTERVAL, &mut joining).await }) {
                 Ok(joined) => break joined?,

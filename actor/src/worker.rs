@@ -65,6 +65,7 @@ impl Worker {
             caller: Some(proto::caller(&joined.run)),
             actor: joined.index,
             incarnation: joined.incarnation,
+            ticket: joined.ticket.clone(),
             codec: settings.frame_codec.name().into(),
             frame_bytes: (member.architecture.input.bytes() / settings.frame_stack) as u32,
             stack: settings.frame_stack as u32,

@@ -108,6 +108,7 @@ impl Prefetching {
             run: RUN.into(),
             learner_incarnation: 1,
             spec: fixture.spec().clone(),
+            ticket_key: None,
             reliabilities: settings.strategy.needs_reliability,
         };
         let connection = ShardClient::new(fixture.address().clone(), credentials, config, 0);

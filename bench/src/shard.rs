@@ -107,8 +107,13 @@ impl ShardFixture {
             arguments.extend(["--data-dir".to_owned(), data, "--fsync".to_owned(), fsync.to_owned()]);
         }
         let process = Process::serve("quiver-replay-server", directory, &arguments)?;
-        let config =
-            ShardConfig { run: RUN.into(), learner_incarnation: 1, spec: spec.clone(), reliabilities: false };
+        let config = ShardConfig {
+            run: RUN.into(),
+            learner_incarnation: 1,
+            spec: spec.clone(),
+            ticket_key: None,
+            reliabilities: false,
+        };
         let mut shard = ShardClient::new(address.clone(), Credentials::none(), config, 0);
         connect(&mut shard).await?;
         let actor = |actor: u32| {

@@ -12,11 +12,12 @@ use prometheus::Registry;
 use prost::Message;
 use proto::v1;
 use proto::v1::insert_request::Message as Request;
-use replay::Store;
+use replay::{Store, TicketKey};
 use replay::store::Storage;
 use replay::store::directory::SlotDirectory;
 use replay_server::config::Fsync;
 use replay_server::{Config, ReplayRouter, Server};
+use rpc::ticket::{Identity, TicketRole};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
@@ -32,8 +33,18 @@ const SEALED: u8 = 0x40;
 /// The messages are sent as they are, without their frames.
 const RAW: u8 = 0x80;
 
-const METHODS: [&str; 9] =
-    ["Insert", "Sample", "UpdatePriorities", "Grant", "Configure", "Info", "Inspect", "GetItem", "Snapshot"];
+const METHODS: [&str; 10] = [
+    "Insert",
+    "Sample",
+    "UpdatePriorities",
+    "Grant",
+    "Configure",
+    "Info",
+    "Inspect",
+    "GetItem",
+    "Snapshot",
+    "IssueTicket",
+];
 const INSERT: usize = 0;
 const CALLS_MAX: usize = 16;
 const MESSAGES_MAX: usize = 32;
@@ -93,7 +104,10 @@ async fn serve(router: &mut ReplayRouter, data: &[u8]) {
             body.extend(if what & RAW != 0 { message } else { framed(&message) });
         }
         let (code, _) = call(router, METHODS[method], body, WAIT).await;
-        assert!(!matches!(code, Some(Code::Unknown | Code::Unavailable | Code::DataLoss)), "{code:?}");
+        // Before a grant, there is nothing to issue tickets with.
+        let may_retry = METHODS[method] == "IssueTicket" && !is_configured;
+        assert!(!matches!(code, Some(Code::Unknown | Code::DataLoss)), "{code:?}");
+        assert!(may_retry || code != Some(Code::Unavailable));
     }
     inspect(router).await;
 }
@@ -219,8 +233,13 @@ fn grant() -> v1::GrantRequest {
         caller: Some(proto::caller("run")),
         learner_incarnation: 1,
         store: Some(proto::convert::store_message(&spec)),
+        ticket_key: ticket_key().as_bytes().to_vec().into(),
         ..v1::GrantRequest::default()
     }
+}
+
+fn ticket_key() -> TicketKey {
+    TicketKey::from_bytes(&[7; 32]).expect("the length of a key")
 }
 
 pub fn seeds() -> Vec<Vec<u8>> {
@@ -231,6 +250,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         codec: "delta".into(),
         frame_bytes: small::FRAME_BYTES as u32,
         stack: small::STACK as u32,
+        ticket: Identity { run: "run", role: TicketRole::Actor, index: 0, incarnation: 1 }.ticket(&ticket_key()).into(),
         ..v1::InsertHello::default()
     };
     let mut lane = FuzzLane::new(0, 1, 0);

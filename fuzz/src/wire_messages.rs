@@ -54,6 +54,8 @@ messages! {
     GetItemRequest { table: "main".into(), key: sample::key() }, |request| key(request.key);
     ConfigureRequest { table: "main".into(), capacity: Some(9), priority_exponent: Some(0.5) }, drop;
     InspectRequest { table: "other".into(), top: 5 }, drop;
+    IssueTicketRequest { caller: sample::caller(), actor: 3, incarnation: 4 }, drop;
+    IssueTicketReply { ticket: vec![1; 32].into() }, drop;
     InfoRequest {}, drop;
     SnapshotRequest {}, drop;
     InsertReply { reply: sample::stored() }, drop;
@@ -68,9 +70,10 @@ messages! {
         store(reply.store);
     };
     SnapshotReply { piece: b"piece".as_slice().into() }, drop;
-    JoinRequest { protocol: proto::PROTOCOL, run: "run".into(), role: 1, index: Some(3), incarnation: 4 }, drop;
+    JoinRequest { protocol: proto::PROTOCOL, run: "run".into(), role: 1, index: Some(3), incarnation: 4,
+        ticket: vec![1; 32].into(), renew: true }, drop;
     JoinReply { ..sample::join_reply() }, joined;
-    WatchWeightsRequest { caller: sample::caller(), role: 2, index: 0, incarnation: 1 }, drop;
+    WatchWeightsRequest { caller: sample::caller(), role: 2, index: 0, incarnation: 1, ticket: vec![1; 32].into() }, drop;
     WatchWeightsReply { ..sample::watch_weights_reply() },
         |reply| if let Some(Update::Segment(segment)) = reply.update {
             weights(segment);

@@ -32,6 +32,7 @@ pub mod publishing;
 pub mod remote;
 pub mod scores;
 pub mod start;
+mod ticket_key;
 pub mod training_thread;
 pub mod unpack;
 

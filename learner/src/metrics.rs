@@ -108,7 +108,7 @@ telemetry::metrics! {
             "quiver_learner_requests_refused_total",
             "Calls refused, by reason",
             "reason",
-            &["protocol", "run", "fenced", "full", "invalid"],
+            &["protocol", "run", "role", "identity", "fenced", "held", "full", "invalid"],
         ),
     }
 }

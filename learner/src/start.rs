@@ -44,6 +44,7 @@ use crate::prefetcher::{PrefetcherParts, RunCounts, StatusSenders};
 use crate::priorities::Priorities;
 use crate::remote::RemoteReplay;
 use crate::replay::BatchAssembler;
+use crate::ticket_key;
 use crate::trainer::Trainer;
 use crate::training_thread::{ProcessHandles, RunMembers, TrainingThread};
 use crate::unpack::Unpacker;
@@ -202,11 +203,20 @@ impl Args {
         let directory = ShardDirectory::open(journal.path(), shards)?;
         let (published, shard_entries) = watch::channel(directory.confirmed());
         let (status, replay) = watch::channel(ReplayStatus::default());
-        let run_info = run_info(run, incarnation, &resolved, &learner)?;
+        let (ticket_key, resumed) = ticket_key::open(journal.path())?;
+        let run_info = RunInfo {
+            run,
+            incarnation,
+            resumed,
+            ticket_key,
+            config: serde_json::to_string(&resolved)?,
+            architecture: serde_json::to_string(learner.online().architecture())?,
+        };
         let shard_config = ShardConfig {
             run: run_info.run.clone(),
             learner_incarnation: incarnation,
             spec: adjust::shard_spec(&resolved.settings, &spec, shards.addresses().len()),
+            ticket_key: Some(run_info.ticket_key.clone()),
             reliabilities: resolved.settings.strategy.needs_reliability,
         };
         let path = journal.path().to_owned();
@@ -294,12 +304,6 @@ fn make_learner(resolved: &Resolved) -> Result<(Spec, Learner)> {
         learner = learner.with_helper()?;
     }
     Ok((spec, learner))
-}
-
-fn run_info(run: String, incarnation: u32, resolved: &Resolved, learner: &Learner) -> Result<RunInfo> {
-    let config = serde_json::to_string(resolved)?;
-    let architecture = serde_json::to_string(learner.online().architecture())?;
-    Ok(RunInfo { run, incarnation, config, architecture })
 }
 
 fn connect(shards: &Shards, credentials: &Credentials, config: &ShardConfig) -> Vec<ShardClient> {

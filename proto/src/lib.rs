@@ -4,6 +4,8 @@
 //! with one exception: a shard copies sampled items from its ring straight into the reply ([`BatchBuilder`]).
 #![forbid(unsafe_code)]
 
+use std::fmt;
+
 pub mod batch;
 pub mod convert;
 pub mod limits;
@@ -23,8 +25,22 @@ pub mod v1 {
     tonic::include_proto!("quiver.v1");
 }
 
+/// Without the key of the run's tickets, which is secret.
+impl fmt::Debug for v1::GrantRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { caller, learner_incarnation, store, allowance, finished, .. } = self;
+        f.debug_struct("GrantRequest")
+            .field("caller", caller)
+            .field("learner_incarnation", learner_incarnation)
+            .field("store", store)
+            .field("allowance", allowance)
+            .field("finished", finished)
+            .finish_non_exhaustive()
+    }
+}
+
 /// The protocol version of this build. Peers with another version refuse each other.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// Descriptors of all messages and services, for gRPC reflection.
 pub const DESCRIPTOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/quiver.bin"));

@@ -68,7 +68,8 @@ async fn main() -> anyhow::Result<()> {
         codec: spec.codec.to_string(),
         frame_bytes: FRAME_BYTES as u32,
         stack: spec.options.stack as u32,
-        shard: String::new(),
+        // The shard to write to, and the ticket of the actor: any shard, and the writer asks it for a ticket.
+        ..v1::InsertHello::default()
     };
     let writer = ChunkWriter::spawn(0, ShardEntry::fixed(address.clone()), Credentials::none(), hello, 4, 0);
     let mut steps = LaneBuilder::packed(lane, spec.codec, FRAME_BYTES);

@@ -2,9 +2,9 @@
 
 use proto::limits::{POINTS_MAX, WAIT_MILLISECONDS_MAX};
 use proto::{Invalid, PROTOCOL, v1};
-use replay::Allowance;
 use replay::store::Recovered;
 use replay::store::inspect::{Histogram, TableInspection};
+use replay::{Allowance, TICKET_KEY_BYTES, TicketKey};
 
 use crate::refusal::Refusal;
 use crate::shard::{Change, LearnerIdentity, WriterIdentity};
@@ -48,7 +48,22 @@ pub(crate) fn writer(hello: v1::InsertHello) -> Result<WriterIdentity, Refusal> 
         frame_bytes: hello.frame_bytes as usize,
         stack: hello.stack as usize,
         shard: hello.shard,
+        ticket: hello.ticket,
     })
+}
+
+/// The caller of `IssueTicket`: the run, and the identity that the ticket will prove.
+pub(crate) fn identity(request: v1::IssueTicketRequest) -> Result<(String, u32, u64), Refusal> {
+    Ok((run(request.caller)?, request.actor, request.incarnation))
+}
+
+pub(crate) fn ticket_key(bytes: &[u8]) -> Result<Option<TicketKey>, Refusal> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let range = format!("{TICKET_KEY_BYTES}, or 0 for none");
+    let wrong = Invalid::range("length of ticket_key", bytes.len(), range);
+    TicketKey::from_bytes(bytes).map(Some).ok_or_else(|| wrong.into())
 }
 
 pub(crate) fn check_points(points: &[f64]) -> Result<(), Refusal> {

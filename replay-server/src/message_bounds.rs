@@ -60,6 +60,7 @@ impl BoundedMessage for v1::SnapshotRequest {}
 impl BoundedMessage for v1::SampleRequest {}
 
 impl BoundedMessage for v1::GrantRequest {}
+impl BoundedMessage for v1::IssueTicketRequest {}
 impl BoundedMessage for v1::InfoRequest {}
 
 fn at_most(what: &'static str, count: usize, most: usize) -> Result<(), Refusal> {

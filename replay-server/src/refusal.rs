@@ -59,6 +59,16 @@ pub enum Refusal {
         "chunk of actor {actor} incarnation {incarnation} on the stream of another writer: open one stream per writer"
     )]
     OtherWriter { actor: u32, incarnation: u64 },
+    /// The ticket of a hello is missing, of another identity or run, or of another key.
+    #[error(
+        "the ticket does not prove actor {actor} incarnation {incarnation} of this run: join the run again at its learner"
+    )]
+    UnprovenIdentity { actor: u32, incarnation: u64 },
+    /// Nothing to issue a ticket with.
+    #[error(
+        "no client has configured this shard yet, so it issues no tickets: create the store, or retry later"
+    )]
+    NoTicketKey,
     /// The hello is missing, or repeated.
     #[error("the first message must be the hello, all others must be chunks")]
     ExpectedHello,
@@ -129,11 +139,16 @@ pub enum Reason {
     Table,
     /// More than the shard accepts.
     Limit,
+    /// The caller does not prove who it is.
+    Identity,
+    /// A chunk that was stored before with other content.
+    Conflict,
 }
 
 impl Reason {
     /// The label values, in the order of the variants.
-    pub const NAMES: [&str; 6] = ["invalid", "fenced", "run", "protocol", "table", "limit"];
+    pub const NAMES: [&str; 8] =
+        ["invalid", "fenced", "run", "protocol", "table", "limit", "identity", "conflict"];
 
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
@@ -158,8 +173,8 @@ impl Refusal {
         }
     }
 
-    /// The only mapping from domain errors to gRPC statuses. `Stopping` is not an error, so it has no [`Reason`] and
-    /// is not counted.
+    /// The only mapping from domain errors to gRPC statuses. `Stopping` and `NoTicketKey` are no errors, so they have no
+    /// [`Reason`] and are not counted.
     fn classify(&self) -> (Code, Option<Reason>) {
         let (code, reason) = match self {
             Refusal::ProtocolMismatch(_) => (Code::FailedPrecondition, Reason::Protocol),
@@ -168,6 +183,7 @@ impl Refusal {
             Refusal::WrongShard { .. } => (Code::NotFound, Reason::Run),
             Refusal::LearnerReplaced { .. } => (Code::FailedPrecondition, Reason::Fenced),
             Refusal::ConfigurationMismatch { .. } => (Code::FailedPrecondition, Reason::Table),
+            Refusal::UnprovenIdentity { .. } => (Code::FailedPrecondition, Reason::Identity),
             Refusal::FrameFormatMismatch { .. }
             | Refusal::OtherWriter { .. }
             | Refusal::ExpectedHello
@@ -175,6 +191,9 @@ impl Refusal {
             | Refusal::Invalid(_) => (Code::InvalidArgument, Reason::Invalid),
             Refusal::Insert(error) => match error {
                 InsertError::Fenced { .. } => (Code::FailedPrecondition, Reason::Fenced),
+                InsertError::Conflict { .. } | InsertError::TooFarBehind { .. } => {
+                    (Code::InvalidArgument, Reason::Conflict)
+                }
                 InsertError::LanesFull { .. } => (Code::ResourceExhausted, Reason::Limit),
                 InsertError::NumberTooLarge(_)
                 | InsertError::NotContiguous { .. }
@@ -213,7 +232,7 @@ impl Refusal {
             Refusal::FirstMessageTimeout(_) | Refusal::ReaderTimeout(_) => {
                 (Code::DeadlineExceeded, Reason::Limit)
             }
-            Refusal::Stopping => return (Code::Unavailable, None),
+            Refusal::NoTicketKey | Refusal::Stopping => return (Code::Unavailable, None),
         };
         (code, Some(reason))
     }

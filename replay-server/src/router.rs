@@ -87,6 +87,9 @@ async fn route(service: Arc<ReplayService>, request: http::Request<Body>) -> htt
             grpc.server_streaming(call!(snapshot), request).await
         }
         "/Grant" => grpc(&service, SMALL_BYTES_MAX, SMALL_BYTES_MAX).unary(call!(grant), request).await,
+        "/IssueTicket" => {
+            grpc(&service, SMALL_BYTES_MAX, SMALL_BYTES_MAX).unary(call!(issue_ticket), request).await
+        }
         "/Info" => grpc(&service, SMALL_BYTES_MAX, OTHER_BYTES_MAX).unary(call!(info), request).await,
         _ => unknown(),
     }

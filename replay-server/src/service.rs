@@ -147,10 +147,12 @@ impl ReplayService {
         let wait = Duration::from_millis(convert::check_wait(request.wait_milliseconds)?.into());
         let spec = request.store.map(proto::convert::store).transpose()?;
         let (allowance, finished) = (request.allowance.map(convert::allowance), request.finished);
+        let ticket_key = convert::ticket_key(&request.ticket_key)?;
         let has_spec = spec.is_some();
         let grant = move |shard: &mut Shard| {
             let is_first = shard.configuration().is_none();
             shard.grant(&learner, spec, allowance, finished)?;
+            shard.set_ticket_key(ticket_key)?;
             if let Some((run, spec)) = shard.configuration().filter(|_| is_first) {
                 let StoreSpec { options, codec, actions } = spec;
                 let (tables, bytes, learner_incarnation) =
@@ -183,6 +185,16 @@ impl ReplayService {
         }
         let ((), shard) = self.context.status_after(|_| Ok(())).await?;
         Ok(v1::GrantReply { shard: Some(shard) })
+    }
+
+    async fn handle_issue_ticket(
+        &self,
+        request: v1::IssueTicketRequest,
+    ) -> Result<v1::IssueTicketReply, Refusal> {
+        let (run, actor, incarnation) = convert::identity(request)?;
+        let issue = move |shard: &Shard| shard.issue_ticket(&run, actor, incarnation);
+        let ticket = self.context.shard.read(issue).await??;
+        Ok(v1::IssueTicketReply { ticket: ticket.into() })
     }
 
     async fn handle_info(&self) -> Result<v1::InfoReply, Refusal> {
@@ -330,6 +342,14 @@ impl Replay for ReplayService {
 
     async fn grant(&self, request: Request<v1::GrantRequest>) -> Result<Response<v1::GrantReply>, Status> {
         let reply = self.handle_grant(request.into_inner()).await;
+        reply.map(Response::new).map_err(|refusal| self.context.refuse(&refusal))
+    }
+
+    async fn issue_ticket(
+        &self,
+        request: Request<v1::IssueTicketRequest>,
+    ) -> Result<Response<v1::IssueTicketReply>, Status> {
+        let reply = self.handle_issue_ticket(request.into_inner()).await;
         reply.map(Response::new).map_err(|refusal| self.context.refuse(&refusal))
     }
 

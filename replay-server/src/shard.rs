@@ -9,48 +9,24 @@ use std::sync::Arc;
 use proto::convert::StoreSpec;
 use proto::limits::SAMPLE_BYTES_MAX;
 use proto::{BatchBuilder, Updates};
-use replay::codec::Codec;
 use replay::store::directory::{StoreManifest, random_incarnation};
 use replay::store::inspect::TableInspection;
 use replay::store::{Recovered, Storage};
 use replay::{
     Allowance, Chunk, Draw, EpisodeErrors, Inserted, ItemKey, ShardStatus, SnapshotWriter, Store,
-    StoreOptions, TableStatus, Updated,
+    StoreOptions, TableStatus, TicketKey, Updated,
 };
 
 use crate::refusal::Refusal;
 use crate::store_backend::StoreBackend;
 
+mod identity;
 mod spec;
 
+use identity::actor_identity;
+pub use identity::{LearnerIdentity, WriterIdentity};
 pub use spec::Change;
 use spec::{apply, check_memory, check_same, manifest, spec_of};
-
-/// The learner that makes a call.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LearnerIdentity {
-    pub run: String,
-    /// Grows with every start.
-    pub incarnation: u32,
-}
-
-/// The writer that opens a stream.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WriterIdentity {
-    pub run: String,
-    /// The actor's index in the run.
-    pub actor: u32,
-    /// Grows with every start.
-    pub incarnation: u64,
-    /// How the writer packs frames.
-    pub codec: Codec,
-    /// Size of an unpacked frame.
-    pub frame_bytes: usize,
-    /// Frames in a state.
-    pub stack: usize,
-    /// The id of the shard that the writer wants. Empty for any.
-    pub shard: String,
-}
 
 /// What the shard decided about a chunk.
 #[derive(Debug, PartialEq)]
@@ -83,6 +59,8 @@ struct Configured {
     learner: u32,
     allowance: u64,
     finished: bool,
+    /// `None` in a store of version 0.1 and in a restored snapshot, until the first grant. Writers wait for it.
+    ticket_key: Option<TicketKey>,
     recovered: Recovered,
 }
 
@@ -101,13 +79,14 @@ impl Shard {
                 learner: manifest.learner,
                 allowance: 0,
                 finished: manifest.finished,
+                ticket_key: manifest.ticket_key,
                 recovered,
             });
         }
         Ok(shard)
     }
 
-    /// Checks that a writer may write. Returns the configuration, or `None` if there is none yet.
+    /// Checks that a writer may write. Returns the configuration, or `None` if there is none yet, or no ticket key.
     pub fn admit(&self, writer: &WriterIdentity) -> Result<Option<Arc<StoreSpec>>, Refusal> {
         let (ours, theirs) = (self.backend.id(), &writer.shard);
         if !theirs.is_empty() && theirs != ours {
@@ -115,6 +94,8 @@ impl Shard {
         }
         let Some(configured) = &self.configured else { return Ok(None) };
         configured.check_run(&writer.run)?;
+        let Some(key) = &configured.ticket_key else { return Ok(None) };
+        writer.check_ticket(key)?;
         let options = &configured.spec.options;
         for (what, ours, theirs) in [
             ("codec", configured.spec.codec.to_string(), writer.codec.to_string()),
@@ -222,6 +203,37 @@ impl Shard {
         if ends { self.save_run(learner.incarnation, true) } else { Ok(()) }
     }
 
+    /// Sets the key of the run's tickets: the given one, or a random one if there is none. It is persisted, so that a
+    /// restarted shard can verify tickets. Streams that were admitted with the former key stay.
+    pub fn set_ticket_key(&mut self, given: Option<TicketKey>) -> Result<(), Refusal> {
+        let configured = self.configured.as_ref().ok_or(Refusal::NotConfigured)?;
+        let key = match (given, &configured.ticket_key) {
+            (None, Some(_)) => return Ok(()),
+            (Some(given), Some(known)) if given == *known => return Ok(()),
+            (Some(given), _) => given,
+            (None, None) => TicketKey::random().map_err(Refusal::storage("read /dev/urandom"))?,
+        };
+        let mut manifest = self.manifest(configured)?;
+        manifest.ticket_key = Some(key.clone());
+        self.backend.save_manifest(manifest)?;
+        if let Some(configured) = &mut self.configured {
+            configured.ticket_key = Some(key);
+        }
+        Ok(())
+    }
+
+    pub fn has_ticket_key(&self) -> bool {
+        self.configured.as_ref().is_some_and(|configured| configured.ticket_key.is_some())
+    }
+
+    /// The ticket of an identity of this run, for writers without a learner.
+    pub fn issue_ticket(&self, run: &str, actor: u32, incarnation: u64) -> Result<Vec<u8>, Refusal> {
+        let configured = self.configured.as_ref().ok_or(Refusal::NoTicketKey)?;
+        configured.check_run(run)?;
+        let key = configured.ticket_key.as_ref().ok_or(Refusal::NoTicketKey)?;
+        Ok(actor_identity(run, actor, incarnation).ticket(key))
+    }
+
     /// Changes a table while the shard serves. The whole change is checked before any of it is applied.
     pub fn configure(&mut self, change: &Change) -> Result<(), Refusal> {
         let configured = self.configured.as_ref().ok_or(Refusal::NotConfigured)?;
@@ -326,6 +338,7 @@ impl Shard {
             learner: learner.incarnation,
             allowance: 0,
             finished: false,
+            ticket_key: None,
             recovered: Recovered::default(),
         })
     }
@@ -380,6 +393,7 @@ impl Shard {
         let mut manifest =
             manifest(&configured.run, &configured.spec, configured.store.incarnation(), configured.learner)?;
         manifest.finished = configured.finished;
+        manifest.ticket_key.clone_from(&configured.ticket_key);
         Ok(manifest)
     }
 }

@@ -31,6 +31,8 @@ use crate::shard::Shard;
 pub struct ShardPhase {
     /// A learner has configured the shard.
     pub configured: bool,
+    /// The shard has the key of the run's tickets. A restored snapshot has none before the first grant.
+    pub verifies: bool,
     /// The run has ended.
     pub finished: bool,
 }
@@ -84,7 +86,7 @@ impl SharedShard {
             metrics: metrics.clone(),
         };
         let status = shard.status();
-        published.publish(&status);
+        published.publish(&status, shard.has_ticket_key());
         let running = LiveShard { shard, published, _alive: alive };
         let locked = LockedShard { running: Some(Box::new(running)), status, revision: 0 };
         let flushed_revision = sync_each.then(|| Mutex::new(0));
@@ -233,7 +235,7 @@ impl LockedShard {
         let mut running = self.running.take().ok_or(Refusal::Stopping)?;
         let result = job(&mut running.shard);
         let status = running.shard.status();
-        running.published.publish(&status);
+        running.published.publish(&status, running.shard.has_ticket_key());
         self.running = Some(running);
         // Every change of the store changes a counter of the status. So a call that only reads does not wait for the
         // disk.
@@ -252,8 +254,8 @@ struct StatusChannels {
 }
 
 impl StatusChannels {
-    fn publish(&self, status: &ShardStatus) {
-        let phase = ShardPhase { configured: status.configured, finished: status.finished };
+    fn publish(&self, status: &ShardStatus, verifies: bool) {
+        let phase = ShardPhase { configured: status.configured, verifies, finished: status.finished };
         replace_if_changed(&self.phase, phase);
         replace_if_changed(&self.inserts, status.inserts());
         self.metrics.observe(status);

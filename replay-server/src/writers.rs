@@ -97,7 +97,8 @@ async fn next(
     }
 }
 
-/// Admits a writer of this run with the right frame format. Blocks until the shard is configured.
+/// Admits a writer of this run that proves its identity and has the right frame format. Blocks until the shard is
+/// configured.
 async fn admit(
     context: &ServiceState,
     writer: &WriterIdentity,
@@ -115,7 +116,7 @@ async fn admit(
     let mut wait = WriterWait::new(context, caller, what, replies);
     tokio::select! {
         never = wait.report(what) => match never {},
-        configured = context.shard.wait_for_phase(|phase| phase.configured) => configured?,
+        configured = context.shard.wait_for_phase(|phase| phase.verifies) => configured?,
     };
     Ok(ask().await??.expect("the shard is configured"))
 }

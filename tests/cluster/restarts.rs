@@ -50,6 +50,10 @@ fn a_restarted_learners_weights_replace_newer_numbered_ones_of_its_former_life()
     assert_eq!(cluster.run().1, 2);
     let joins = cluster.actors[0].metric("quiver_actor_joins_total");
     assert_eq!(joins, 1.0, "the actor continued as it was");
+    for reason in ["identity", "fenced"] {
+        let name = format!("quiver_replay_requests_refused_total{{reason=\"{reason}\"}}");
+        assert_eq!(cluster.shards[0].metric(&name), 0.0, "no chunk in flight was refused");
+    }
     cluster.moves_on(&[0]);
     frames_agree(&cluster);
 }
@@ -68,17 +72,39 @@ fn a_restarted_actors_experience_is_accepted_and_its_former_life_is_fenced() {
 
     let fenced = "quiver_replay_requests_refused_total{reason=\"fenced\"}";
     let before = cluster.shards[0].metric(fenced);
-    let status = cluster.runtime.block_on(write_as(&cluster, 0, old)).expect_err("it was replaced");
+    let status = cluster.runtime.block_on(write_as(&cluster, 0, old, true)).expect_err("it was replaced");
     assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
     assert_eq!(cluster.shards[0].metric(fenced), before + 1.0);
     cluster.moves_on(&[0]);
 }
 
-/// Writes one chunk as a start of an actor.
-async fn write_as(cluster: &Cluster, actor: u32, incarnation: u64) -> Result<(), Status> {
+#[test]
+fn a_client_without_a_ticket_disturbs_no_actor() {
+    let cluster = Cluster::start(1, 1, &FLAGS);
+    cluster.moves_on(&[0]);
+    let own = *incarnations(&cluster, 0, 0).last().expect("there are items");
+    for incarnation in [own, own + 1, u64::MAX] {
+        let written = cluster.runtime.block_on(write_as(&cluster, 0, incarnation, false));
+        let status = written.expect_err("nothing proves it");
+        assert_eq!(status.code(), Code::FailedPrecondition, "{status}");
+        assert!(status.message().contains("does not prove actor 0"), "{status}");
+    }
+    cluster.moves_on(&[0]);
+    assert_eq!(cluster.actors[0].metric("quiver_actor_joins_total"), 1.0, "the actor was not disturbed");
+    assert_eq!(cluster.actors[0].metric("quiver_actor_duplicate_chunks_total"), 0.0, "all of it is stored");
+}
+
+/// Writes one chunk as a start of an actor, with a ticket or without.
+async fn write_as(cluster: &Cluster, actor: u32, incarnation: u64, proven: bool) -> Result<(), Status> {
     let address = cluster.shard_address(0);
     let v1::InfoReply { run, store, .. } = wire::info(&address).await;
     let store = store.expect("the learner has configured it");
+    let ticket = if proven {
+        let request = v1::IssueTicketRequest { caller: Some(proto::caller(&run)), actor, incarnation };
+        shard_client(&address).issue_ticket(request).await?.into_inner().ticket
+    } else {
+        Default::default()
+    };
     let hello = v1::InsertHello {
         caller: Some(proto::caller(&run)),
         actor,
@@ -86,6 +112,7 @@ async fn write_as(cluster: &Cluster, actor: u32, incarnation: u64) -> Result<(),
         codec: store.codec,
         frame_bytes: store.frame_bytes,
         stack: store.stack,
+        ticket,
         ..v1::InsertHello::default()
     };
     let mut lane = LaneBuilder::new(replay::LaneKey { actor, incarnation, lane: 0 }).at(1 << 40, 1 << 40);
@@ -104,18 +131,22 @@ async fn write_as(cluster: &Cluster, actor: u32, incarnation: u64) -> Result<(),
 }
 
 #[test]
-fn an_actor_that_loses_its_place_joins_again_as_a_new_one() {
-    let cluster = Cluster::start(1, 1, &FLAGS);
+fn an_actor_that_requests_a_taken_index_waits_until_it_is_free() {
+    let mut cluster = Cluster::start(1, 1, &FLAGS);
     cluster.moves_on(&[0]);
-    let _usurper = cluster.start_member("usurper", &["--index", "0"]);
-    until("the first actor has joined again", || cluster.actors[0].metric("quiver_actor_joins_total") == 2.0);
-    until("both are there", || cluster.learner.metric("quiver_learner_members{role=\"actor\"}") == 2.0);
-    for actor in [0, 1] {
-        until(&format!("actor {actor} has joined"), || !incarnations(&cluster, 0, actor).is_empty());
-    }
-    let newest = |actor| incarnations(&cluster, 0, actor).last().copied();
-    assert!(newest(0) < newest(1), "who was replaced is the newer one now");
+    let old = *incarnations(&cluster, 0, 0).last().expect("there are items");
+    let second = cluster.start_member("second", &["--index", "0"]);
+    until("it says what it waits for", || second.log().contains("waiting for an index of the run"));
     cluster.moves_on(&[0]);
+    assert_eq!(
+        cluster.actors[0].metric("quiver_actor_joins_total"),
+        1.0,
+        "the first actor was not disturbed"
+    );
+    cluster.actors[0].kill();
+    until("there are items of the second actor", || {
+        incarnations(&cluster, 0, 0).last().is_some_and(|newest| *newest > old)
+    });
 }
 
 #[test]

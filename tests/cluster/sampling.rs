@@ -203,7 +203,7 @@ fn shard_config() -> ShardConfig {
     };
     let options = StoreOptions { stack: 1, frame_bytes: 1, tables: vec![table], ..testing::options() };
     let spec = StoreSpec { options, codec: Codec::None, actions: 1 };
-    ShardConfig { run: RUN.into(), learner_incarnation: 1, spec, reliabilities: false }
+    ShardConfig { run: RUN.into(), learner_incarnation: 1, spec, ticket_key: None, reliabilities: false }
 }
 
 #[test]

@@ -160,3 +160,27 @@ fn an_actor_without_the_right_secrets_ends_and_says_why_or_waits_and_says_for_wh
     cluster.trains_on();
     assert!(cluster.actor.ended().is_none());
 }
+
+#[test]
+fn an_evaluator_needs_secrets_of_its_own() {
+    let _turn = turn();
+    let cluster = Secured::start(&[]);
+    cluster.trains_on();
+    let learner = cluster.learner_address.authority().unwrap().to_owned();
+    let start = |name: &str, secrets: &str, flags: &[&str]| {
+        let secrets = cluster.secrets(secrets).display().to_string();
+        let words = [&["--learner", &learner, "--secrets", &secrets], flags].concat();
+        let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+        Process::start(cluster.folder.path(), name, "quiver-actor", &words)
+    };
+    let mut wrong = start("wrong", "actor", &["--evaluate"]);
+    assert!(!wrong.end().success());
+    assert!(wrong.log().contains("use --secrets of the role evaluator"), "{}", wrong.log());
+    let mut wrong = start("wrong-too", "evaluator", &[]);
+    assert!(!wrong.end().success());
+    assert!(wrong.log().contains("use --secrets of the role actor"), "{}", wrong.log());
+    let _right = start("evaluator", "evaluator", &["--evaluate"]);
+    until("the evaluator is there", || {
+        cluster.learner.metric("quiver_learner_members{role=\"evaluator\"}") == 1.0
+    });
+}

@@ -84,6 +84,7 @@ fn strangers_and_nonsense_are_refused_and_counted_and_training_continues() {
         role: v1::Role::Actor.into(),
         index: joined.index,
         incarnation: joined.incarnation,
+        ticket: joined.ticket.clone(),
         ..v1::ReportRequest::default()
     };
     let game = |score| v1::Episode { score, steps: 10, truncated: false };
@@ -109,8 +110,19 @@ fn strangers_and_nonsense_are_refused_and_counted_and_training_continues() {
         "nothing of it was taken"
     );
 
-    // A member that was replaced.
-    cluster.runtime.block_on(patiently(call_join(seat))).unwrap();
+    // Another caller who wants its index, or speaks in its name.
+    refused(&cluster, call_join(seat.clone()), Code::AlreadyExists, &counted("held"));
+    let forged = v1::ReportRequest { incarnation: u64::MAX, ..member.clone() };
+    refused(&cluster, report(forged), Code::FailedPrecondition, &counted("identity"));
+
+    // A member that was replaced, here by itself.
+    let renewal = v1::JoinRequest {
+        incarnation: joined.incarnation,
+        ticket: joined.ticket.clone(),
+        renew: true,
+        ..seat.clone()
+    };
+    cluster.runtime.block_on(patiently(call_join(renewal))).unwrap();
     let late = v1::ReportRequest { episodes: vec![game(1.0)], ..member.clone() };
     refused(&cluster, report(late), Code::FailedPrecondition, &counted("fenced"));
     let watch = v1::WatchWeightsRequest {
@@ -118,10 +130,11 @@ fn strangers_and_nonsense_are_refused_and_counted_and_training_continues() {
         role: v1::Role::Actor.into(),
         index: joined.index,
         incarnation: joined.incarnation,
+        ticket: joined.ticket.clone(),
     };
     let watching = async { client().watch_weights(watch).await.map(|_| ()) };
     refused(&cluster, watching, Code::FailedPrecondition, &counted("fenced"));
-    let again = v1::JoinRequest { index: Some(joined.index), incarnation: joined.incarnation, ..join() };
+    let again = v1::JoinRequest { incarnation: joined.incarnation, ticket: joined.ticket.clone(), ..seat };
     refused(&cluster, call_join(again), Code::FailedPrecondition, &counted("fenced"));
 
     // What is not even read.

@@ -59,7 +59,7 @@ def everything_is_locked_down(objects):
 
 def every_container_has_its_secrets(objects):
     """Each container has the secrets of its role only, from a Secret made by `quiver certs` and kubectl."""
-    wanted = {"replay": "quiver-replay", "learner": "quiver-learner", "actor": "quiver-actor", "evaluator": "quiver-actor"}
+    wanted = {role: f"quiver-{role}" for role in ["replay", "learner", "actor", "evaluator"]}
     for name, pod, container in containers(objects):
         mounted = [volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume]
         assert mounted == [wanted[name]], f"{name} has {mounted}"

@@ -64,10 +64,10 @@ def main(protos: str, address: str, into: str, secrets: str) -> None:
     pb, services = generate(protos, into)
     channel = connect(address, secrets)
     shard = services.ReplayStub(channel)
-    caller = pb.Caller(protocol=4, run=RUN)
+    caller = pb.Caller(protocol=5, run=RUN)
 
     info = shard.Info(pb.InfoRequest(), timeout=SECONDS, wait_for_ready=True)
-    assert info.protocol == 4 and info.run == "" and not info.HasField("store"), info
+    assert info.protocol == 5 and info.run == "" and not info.HasField("store"), info
     incarnation = info.shard.incarnation
 
     table = pb.Table(
@@ -97,8 +97,10 @@ def main(protos: str, address: str, into: str, secrets: str) -> None:
         # -1 requests the largest priority so far.
         item_firsts=[0, 1, 2], item_lengths=bytes([1, 1, 1]), item_priorities=[1.0, 3.0, -1.0],
     )
+    # Without a learner, the shard issues the ticket that proves actor and incarnation.
+    ticket = shard.IssueTicket(pb.IssueTicketRequest(caller=caller, actor=2, incarnation=11), timeout=SECONDS).ticket
     hello = pb.InsertHello(
-        caller=caller, actor=2, incarnation=11, codec="none", frame_bytes=FRAME_BYTES, stack=2
+        caller=caller, actor=2, incarnation=11, codec="none", frame_bytes=FRAME_BYTES, stack=2, ticket=ticket
     )
     requests = [pb.InsertRequest(hello=hello), pb.InsertRequest(chunk=chunk), pb.InsertRequest(chunk=chunk)]
     replies = [reply.stored for reply in shard.Insert(iter(requests), timeout=SECONDS)]
@@ -164,7 +166,7 @@ def main(protos: str, address: str, into: str, secrets: str) -> None:
         raise AssertionError("another protocol was not refused")
     except grpc.RpcError as error:
         assert error.code() == grpc.StatusCode.FAILED_PRECONDITION, error
-        assert "protocol 4, the caller 2" in error.details(), error
+        assert "protocol 5, the caller 2" in error.details(), error
     channel.close()
     print("all is well")
 

@@ -55,6 +55,11 @@ def write_episode(client: Client, steps: int, **options: object) -> None:
         writer.write(*episode(0, steps), terminated=True, **options)  # type: ignore[arg-type]
 
 
+def write_as(address: str, actor: int) -> None:
+    with Client(address, SHAPE).writer(actor) as writer:
+        writer.write(*episode(actor, 25), terminated=True)
+
+
 class Writing(unittest.TestCase):
     def test_what_is_written_comes_back(self) -> None:
         for codec in ["delta", "zstd", "none"]:
@@ -205,6 +210,29 @@ class Writing(unittest.TestCase):
                 old.write(*whole, terminated=True)
                 old.flush()
             new.close()
+
+    def test_processes_that_know_only_the_address_write_as_actors_of_their_own(self) -> None:
+        with served() as (shard, client):
+            context = multiprocessing.get_context("spawn")
+            writers = [context.Process(target=write_as, args=(shard.address, actor)) for actor in (1, 2)]
+            for writer in writers:
+                writer.start()
+            for writer in writers:
+                writer.join(60)
+                self.assertEqual(writer.exitcode, 0)
+            self.assertEqual(client.inspect()["items"], 2 * 25)
+
+    def test_a_writer_of_another_process_outlives_a_shard_that_restarts_empty(self) -> None:
+        with served() as (shard, client):
+            with Client(shard.address, SHAPE).writer(5) as writer:
+                writer.write(*episode(0, 10), terminated=True)
+                writer.flush()
+                shard.kill()
+                shard.start()
+                # The client that called create() configures it again, with another key.
+                writer.write(*episode(1, 60), terminated=True)
+                writer.flush(timeout=60)
+            self.assertGreaterEqual(client.inspect()["items"], 40)
 
     def test_lanes_of_one_process_write_side_by_side_and_one_after_the_other(self) -> None:
         with served() as (_, client):

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use proto::{Report, Weights};
-use replay::ReplayStatus;
+use replay::{ReplayStatus, TicketKey};
 use rpc::shard_entry::ShardEntry;
+use rpc::ticket::{Identity, TicketRole};
 use run::adjusted::{self, Changes};
 use settings::Resolved;
 use tokio::sync::{mpsc, watch};
@@ -27,10 +28,29 @@ pub struct RunInfo {
     /// The run's name, unique over all runs.
     pub run: String,
     pub incarnation: u32,
+    /// Whether the run had members before this start, which may reconnect.
+    pub resumed: bool,
+    /// The key of the tickets of the run's members.
+    pub ticket_key: TicketKey,
     /// The run's configuration as JSON.
     pub config: String,
     /// The network's architecture as JSON.
     pub architecture: String,
+}
+
+#[cfg(test)]
+impl RunInfo {
+    /// The first start of a run.
+    pub(crate) fn for_tests() -> Self {
+        Self {
+            run: "run".into(),
+            incarnation: 1,
+            resumed: false,
+            ticket_key: TicketKey::from_bytes(&[7; 32]).unwrap(),
+            config: String::new(),
+            architecture: String::new(),
+        }
+    }
 }
 
 /// Published by the prefetcher, read by the service.
@@ -72,8 +92,12 @@ impl Hub {
         clock: Clock,
     ) -> (Arc<Self>, mpsc::Receiver<Report>) {
         let (reports, receiver) = mpsc::channel(REPORTS_MAX);
+        let mut members = Members::new(run_info.incarnation);
+        if run_info.resumed {
+            members.await_former(clock.now());
+        }
         let hub = Self {
-            members: Mutex::new(Members::new(run_info.incarnation)),
+            members: Mutex::new(members),
             run_info,
             clock,
             directory,
@@ -193,6 +217,29 @@ impl Hub {
         self.members().rejoin(role, index, incarnation, self.clock.now())
     }
 
+    /// [`Members::renew`] at the current time.
+    pub fn renew(&self, role: MemberRole, index: u32, incarnation: u64) -> Result<u64, Denied> {
+        self.members().renew(role, index, incarnation, self.clock.now())
+    }
+
+    /// The ticket of a member.
+    pub fn ticket(&self, role: MemberRole, index: u32, incarnation: u64) -> Vec<u8> {
+        self.identity(role, index, incarnation).ticket(&self.run_info.ticket_key)
+    }
+
+    /// Whether a ticket proves a member of this run, of this start of the learner or a former one.
+    pub fn is_proven(&self, role: MemberRole, index: u32, incarnation: u64, ticket: &[u8]) -> bool {
+        self.identity(role, index, incarnation).is_proven(&self.run_info.ticket_key, ticket)
+    }
+
+    fn identity(&self, role: MemberRole, index: u32, incarnation: u64) -> Identity<'_> {
+        let role = match role {
+            MemberRole::Actor => TicketRole::Actor,
+            MemberRole::Evaluator => TicketRole::Evaluator,
+        };
+        Identity { run: &self.run_info.run, role, index, incarnation }
+    }
+
     /// [`Members::check`].
     pub fn check(&self, role: MemberRole, index: u32, incarnation: u64) -> Result<(), Denied> {
         self.members().check(role, index, incarnation)
@@ -200,7 +247,7 @@ impl Hub {
 
     /// Counts a member's stream until the guard is dropped.
     pub fn connected(self: &Arc<Self>, role: MemberRole, index: u32, incarnation: u64) -> Connected {
-        self.members().count_stream(role, index, incarnation, 1);
+        self.members().count_stream(role, index, incarnation, 1, self.clock.now());
         Connected { hub: self.clone(), role, index, incarnation }
     }
 
@@ -236,7 +283,8 @@ pub struct Connected {
 impl Drop for Connected {
     fn drop(&mut self) {
         let &mut Self { role, index, incarnation, .. } = self;
-        if self.hub.members().count_stream(role, index, incarnation, -1) {
+        let now = self.hub.clock.now();
+        if self.hub.members().count_stream(role, index, incarnation, -1, now) {
             info!(role = role.name(), index, incarnation, "member disconnected");
         }
     }
@@ -247,8 +295,7 @@ mod tests {
     use super::*;
 
     fn hub(directory: PathBuf) -> Arc<Hub> {
-        let run_info =
-            RunInfo { run: "run".into(), incarnation: 1, config: String::new(), architecture: String::new() };
+        let run_info = RunInfo::for_tests();
         let resolved = settings::Layers::default().resolve(Some("cartpole")).unwrap();
         let shard = ShardEntry::unnamed("shard:1".parse().unwrap());
         let inputs = HubInputs {

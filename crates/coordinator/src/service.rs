@@ -7,6 +7,7 @@ use std::time::Duration;
 use proto::v1::learner_server::Learner;
 use proto::v1::watch_weights_reply::Update;
 use proto::{PROTOCOL, Report, Segments, Weights, v1};
+use rpc::role::{Role, Roles};
 use rpc::shard_entry::ShardEntry;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -59,33 +60,66 @@ impl LearnerService {
         Err(self.refuse("run", Status::failed_precondition(text)))
     }
 
+    /// Checks a call that a member makes with these roles (of its token or certificate) and this ticket.
     fn check_member(
         &self,
         caller: Option<v1::Caller>,
-        role: i32,
-        index: u32,
-        incarnation: u64,
+        roles: Option<Roles>,
+        (role, index, incarnation): (i32, u32, u64),
+        ticket: &[u8],
     ) -> Result<MemberRole, Status> {
         let caller = caller.ok_or_else(|| self.invalid("caller is missing"))?;
         self.check_protocol(caller.protocol)?;
         self.check_run(&caller.run)?;
-        let role = self.role(role)?;
+        let role = self.role(role, roles)?;
+        self.check_ticket(role, index, incarnation, ticket)?;
         self.hub.check(role, index, incarnation).map_err(|denied| self.denied(&denied))?;
         Ok(role)
     }
 
-    fn role(&self, role: i32) -> Result<MemberRole, Status> {
-        match v1::Role::try_from(role) {
-            Ok(v1::Role::Actor) => Ok(MemberRole::Actor),
-            Ok(v1::Role::Evaluator) => Ok(MemberRole::Evaluator),
-            _ => Err(self.invalid("role must be actor or evaluator")),
+    /// The role of a member, which must be a role of its token or certificate.
+    fn role(&self, role: i32, roles: Option<Roles>) -> Result<MemberRole, Status> {
+        let (role, needed) = match v1::Role::try_from(role) {
+            Ok(v1::Role::Actor) => (MemberRole::Actor, Role::Actor),
+            Ok(v1::Role::Evaluator) => (MemberRole::Evaluator, Role::Evaluator),
+            _ => return Err(self.invalid("role must be actor or evaluator")),
+        };
+        let roles = roles.unwrap_or_default();
+        if roles.has(needed) {
+            return Ok(role);
         }
+        let text = format!(
+            "{roles} may not take part as {needed}: use --secrets of the role {needed}; 'quiver certs' adds that folder to \
+             secrets of version 0.1, then restart the servers"
+        );
+        Err(self.refuse("role", Status::permission_denied(text)))
+    }
+
+    fn check_ticket(
+        &self,
+        role: MemberRole,
+        index: u32,
+        incarnation: u64,
+        ticket: &[u8],
+    ) -> Result<(), Status> {
+        if self.hub.is_proven(role, index, incarnation, ticket) {
+            return Ok(());
+        }
+        let role = role.name();
+        let text = format!(
+            "the ticket does not prove {role} {index} incarnation {incarnation} of this run: join again as a new member"
+        );
+        Err(self.refuse("identity", Status::failed_precondition(text)))
     }
 
     fn denied(&self, denied: &Denied) -> Status {
         match denied {
             Denied::Replaced { .. } | Denied::Unknown { .. } => {
                 self.refuse("fenced", Status::failed_precondition(denied.to_string()))
+            }
+            // Not permanent: the caller retries with backoff.
+            Denied::Held { .. } | Denied::Reserved => {
+                self.refuse("held", Status::already_exists(denied.to_string()))
             }
             Denied::Full { .. } => self.refuse("full", Status::resource_exhausted(denied.to_string())),
             Denied::IndexTooLarge { .. } => self.invalid(&denied.to_string()),
@@ -101,7 +135,12 @@ impl LearnerService {
         let reports = proto::play::reports(request.episodes, request.evaluation)
             .map_err(|invalid| self.invalid(&invalid.to_string()))?;
         for report in &reports {
-            let Report::Evaluation { players, .. } = report else { continue };
+            let Report::Evaluation { players, .. } = report else {
+                if role != MemberRole::Actor {
+                    return Err(self.invalid("only an actor may report training games"));
+                }
+                continue;
+            };
             if role != MemberRole::Evaluator {
                 return Err(self.invalid("only an evaluator may report evaluations"));
             }
@@ -132,21 +171,32 @@ impl Learner for LearnerService {
     }
 
     async fn join(&self, request: Request<v1::JoinRequest>) -> Result<Response<v1::JoinReply>, Status> {
+        let roles = roles(&request);
         let request = request.into_inner();
         self.check_protocol(request.protocol)?;
         if !request.run.is_empty() {
             self.check_run(&request.run)?;
         }
-        let role = self.role(request.role)?;
+        let role = self.role(request.role, roles)?;
         let (index, incarnation) = match (request.incarnation, request.index) {
             (0, requested) => self.hub.join(role, requested).map_err(|denied| self.denied(&denied))?,
             (incarnation, Some(index)) => {
-                self.hub.rejoin(role, index, incarnation).map_err(|denied| self.denied(&denied))?;
-                (index, incarnation)
+                self.check_ticket(role, index, incarnation, &request.ticket)?;
+                let readmitted = match request.renew {
+                    true => self.hub.renew(role, index, incarnation),
+                    false => self.hub.rejoin(role, index, incarnation).map(|()| incarnation),
+                };
+                (index, readmitted.map_err(|denied| self.denied(&denied))?)
             }
             (_, None) => return Err(self.invalid("incarnation without index: send both, or neither")),
         };
-        info!(role = role.name(), index, incarnation, rejoined = request.incarnation != 0, "member joined");
+        info!(
+            role = role.name(),
+            index,
+            incarnation,
+            rejoined = incarnation == request.incarnation,
+            "member joined"
+        );
         let run_info = self.hub.run_info();
         Ok(Response::new(v1::JoinReply {
             run: run_info.run.clone(),
@@ -157,6 +207,7 @@ impl Learner for LearnerService {
             shards: shard_messages(&self.hub.shards()),
             finished: self.hub.is_finished(),
             architecture: run_info.architecture.clone(),
+            ticket: self.hub.ticket(role, index, incarnation).into(),
         }))
     }
 
@@ -166,8 +217,9 @@ impl Learner for LearnerService {
         &self,
         request: Request<v1::WatchWeightsRequest>,
     ) -> Result<Response<Self::WatchWeightsStream>, Status> {
-        let v1::WatchWeightsRequest { caller, role, index, incarnation } = request.into_inner();
-        let role = self.check_member(caller, role, index, incarnation)?;
+        let roles = roles(&request);
+        let v1::WatchWeightsRequest { caller, role, index, incarnation, ticket } = request.into_inner();
+        let role = self.check_member(caller, roles, (role, index, incarnation), &ticket)?;
         // Capacity 1: the next message is made when the member can take it, from the newest state.
         let (replies, receiver) = mpsc::channel(1);
         let connected = self.hub.connected(role, index, incarnation);
@@ -185,14 +237,20 @@ impl Learner for LearnerService {
     }
 
     async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportReply>, Status> {
+        let roles = roles(&request);
         let request = request.into_inner();
-        let role =
-            self.check_member(request.caller.clone(), request.role, request.index, request.incarnation)?;
+        let member = (request.role, request.index, request.incarnation);
+        let role = self.check_member(request.caller.clone(), roles, member, &request.ticket)?;
         for report in self.reports(role, request)? {
             self.hub.report(report).await;
         }
         Ok(Response::new(v1::ReportReply {}))
     }
+}
+
+/// The roles of a request's token or certificate, as the gate found them.
+fn roles<T>(request: &Request<T>) -> Option<Roles> {
+    request.extensions().get().copied()
 }
 
 fn shard_messages(entries: &[ShardEntry]) -> Vec<v1::ShardEntry> {
@@ -273,114 +331,4 @@ impl Watcher {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::Clock;
-    use crate::hub::{HubInputs, RunInfo};
-    use proto::WeightsAssembly;
-    use proto::limits::SEGMENT_BYTES;
-    use replay::{ReplayStatus, WeightsVersion};
-    use tokio::time::{advance, timeout};
-    use tokio_stream::StreamExt;
-
-    const SEGMENTS: u64 = 4;
-
-    /// Publishes a version of four segments.
-    fn publish(hub: &Hub, number: u64) {
-        let version = WeightsVersion { incarnation: 1, number };
-        let safetensors = vec![number as u8; SEGMENTS as usize * SEGMENT_BYTES].into();
-        hub.publish(Arc::new(Weights { version, safetensors, evaluation: None }));
-    }
-
-    type Replies = <LearnerService as Learner>::WatchWeightsStream;
-
-    /// The learner's state, and the stream of an actor.
-    struct Watched {
-        hub: Arc<Hub>,
-        replies: Replies,
-        _shards: watch::Sender<Vec<ShardEntry>>,
-    }
-
-    async fn watch_weights() -> Watched {
-        let run_info =
-            RunInfo { run: "run".into(), incarnation: 1, config: String::new(), architecture: String::new() };
-        let resolved = settings::Layers::default().resolve(Some("cartpole")).unwrap();
-        let (shards, entries) = watch::channel(vec![ShardEntry::unnamed("shard:1".parse().unwrap())]);
-        let replay = ReplayStatus { agent_steps: 77, ..ReplayStatus::default() };
-        let inputs = HubInputs { shards: entries, replay: watch::channel(replay).1 };
-        let (hub, _) = Hub::new(run_info, resolved, "unused".into(), inputs, Clock::system());
-        let (index, incarnation) = hub.join(MemberRole::Actor, None).unwrap();
-        let options = prometheus::Opts::new("refused", "Calls refused");
-        let refused = prometheus::IntCounterVec::new(options, &["reason"]).unwrap();
-        let request = v1::WatchWeightsRequest {
-            caller: Some(proto::caller("run")),
-            role: v1::Role::Actor.into(),
-            index,
-            incarnation,
-        };
-        let service = LearnerService::new(hub.clone(), refused);
-        let replies = service.watch_weights(Request::new(request)).await.unwrap().into_inner();
-        Watched { hub, replies, _shards: shards }
-    }
-
-    /// The next message, which comes within two intervals of progress.
-    async fn next(replies: &mut Replies) -> v1::WatchWeightsReply {
-        let reply = timeout(2 * PROGRESS_EVERY, replies.next()).await.expect("the learner is not silent");
-        let reply = reply.unwrap().unwrap();
-        assert_eq!(reply.agent_steps, 77, "every message carries the progress");
-        reply
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_slow_reader_receives_whole_versions_and_skips_those_in_between() {
-        let Watched { hub, mut replies, _shards } = watch_weights().await;
-        let (mut assembly, mut complete, mut published) = (WeightsAssembly::default(), Vec::new(), 0);
-        // Each message takes as long as two versions, so a version of four takes as long as eight.
-        while complete.len() < 6 {
-            for _ in 0..2 {
-                published += 1;
-                publish(&hub, published);
-                advance(PROGRESS_EVERY).await;
-            }
-            if let Some(Update::Segment(segment)) = next(&mut replies).await.update {
-                let weights = assembly.add(&segment).expect("no version is interrupted by another");
-                complete.extend(weights.map(|weights| weights.version.number));
-            }
-        }
-        let skipped: Vec<u64> = complete.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        assert!(skipped[1..].iter().all(|&versions| versions == 2 * SEGMENTS), "{complete:?}");
-        // Two messages wait: one to be taken, one to be put in its place.
-        assert!(complete[5] + 2 * (SEGMENTS + 2) >= published, "{complete:?} of {published}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_complete_version_is_followed_by_progress_and_its_memory_is_free() {
-        let Watched { hub, mut replies, _shards } = watch_weights().await;
-        publish(&hub, 1);
-        let first = next(&mut replies).await;
-        assert!(first.shards.len() == 1, "the first reply has the shards");
-        let mut updates = vec![first.update];
-        while updates.last().unwrap().is_some() {
-            updates.push(next(&mut replies).await.update);
-        }
-        assert_eq!(updates.len() as u64, SEGMENTS + 1);
-        drop(updates);
-        let mut published = hub.watch_weights(MemberRole::Actor);
-        let weights = published.borrow_and_update().clone().unwrap();
-        assert_eq!(Arc::strong_count(&weights), 2, "the hub's and ours");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_end_of_the_run_does_not_wait_for_the_rest_of_a_version() {
-        let Watched { hub, mut replies, _shards } = watch_weights().await;
-        publish(&hub, 1);
-        assert!(matches!(next(&mut replies).await.update, Some(Update::Segment(_))));
-        hub.finish();
-        let mut segments = 0;
-        while let Some(Update::Segment(_)) = next(&mut replies).await.update {
-            segments += 1;
-        }
-        assert!(segments <= 2, "only messages that were made before");
-        assert!(replies.next().await.is_none(), "the stream ends");
-    }
-}
+mod tests;

@@ -21,6 +21,7 @@ mod options;
 mod outcome;
 mod points;
 mod status;
+mod ticket_key;
 
 pub mod store;
 
@@ -45,6 +46,7 @@ pub use store::reliability::EpisodeErrors;
 pub use store::table::Table;
 pub use store::{LoadError, SnapshotWriter};
 pub use sum_tree::SumTree;
+pub use ticket_key::{TICKET_KEY_BYTES, TicketKey};
 
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,7 @@
 //! overwrite the old chunk, (4) write the last word of the new chunk's header. Recovery accepts a chunk only if that
 //! word is valid.
 
+pub(crate) mod duplicate;
 pub(crate) mod insert;
 pub(crate) mod item;
 pub(crate) mod lanes;
@@ -130,7 +131,7 @@ impl Store {
 
     /// Stores a chunk, all of it or nothing.
     ///
-    /// A chunk that was stored before is dropped and reported as a duplicate. A gap in the sequence numbers is counted,
+    /// A chunk that was stored before is dropped and reported as a duplicate, unless it differs from the stored one. A gap in the sequence numbers is counted,
     /// and no item spans it. An item whose frames are no longer stored is dropped and counted. Any other error refuses
     /// the whole chunk. Takes amortised constant time per step and item, plus the sampler's time.
     pub fn insert(&mut self, chunk: &Chunk) -> Result<Inserted, InsertError> {
@@ -142,6 +143,8 @@ impl Store {
         };
         let bytes = record::bytes(chunk.steps.len(), chunk.items.len(), chunk.frames.len());
         let offset = self.make_room(bytes);
+        // After room was made, which may have dropped the lane's newest chunk.
+        let before = self.lanes.cursor(chunk.lane).map_or(0, |cursor| cursor.chunk);
         let previous = self.log.entry(accepted.previous).map_or(0, |_| accepted.previous);
         let (newest_item, floor) = self.insert_items(chunk, &accepted, previous);
         let (phase, phase_steps) = accepted.phase.to_bytes();
@@ -161,6 +164,7 @@ impl Store {
             ..Header::zeroed()
         };
         let number = self.log.append(offset, bytes, header, &self.steps, &self.items, &chunk.frames);
+        self.log.set_before(number, before);
         self.lanes.advance(chunk.lane, &Header { number, ..header });
         self.count_needed();
         let (kept, lost) = (self.items.len() as u64, accepted.lost);

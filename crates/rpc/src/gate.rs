@@ -111,9 +111,10 @@ impl Gate {
         }
     }
 
-    fn authorize<Body>(&self, request: &http::Request<Body>) -> Result<(), Status> {
+    /// The roles of a caller that may make this request.
+    fn authorize<Body>(&self, request: &http::Request<Body>) -> Result<Roles, Status> {
         let path = request.uri().path();
-        let Some(authenticator) = self.0.as_deref() else { return Ok(()) };
+        let Some(authenticator) = self.0.as_deref() else { return Ok(Roles::all()) };
         let peer = request.extensions().get::<Peer>().copied().unwrap_or_default();
         authenticator.authorize(request.headers(), peer, path).map_err(|refusal| {
             authenticator.refused.with_label_values(&[refusal.reason()]).inc();
@@ -129,7 +130,7 @@ impl Gate {
 }
 
 impl Authenticator {
-    fn authorize(&self, headers: &http::HeaderMap, peer: Peer, path: &str) -> Result<(), Refusal> {
+    fn authorize(&self, headers: &http::HeaderMap, peer: Peer, path: &str) -> Result<Roles, Refusal> {
         let roles = match headers.get(http::header::AUTHORIZATION) {
             Some(shown) => {
                 let (scheme, token) =
@@ -143,7 +144,7 @@ impl Authenticator {
             None if peer.roles.is_empty() => return Err(Refusal::NoToken),
             None => peer.roles,
         };
-        if roles.may_call(path) { Ok(()) } else { Err(Refusal::WrongRole(roles)) }
+        if roles.may_call(path) { Ok(roles) } else { Err(Refusal::WrongRole(roles)) }
     }
 
     fn is_first(&self, address: Option<SocketAddr>, reason: &'static str) -> bool {
@@ -238,9 +239,13 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: http::Request<In>) -> Self::Future {
+    fn call(&mut self, mut request: http::Request<In>) -> Self::Future {
         match self.gate.authorize(&request) {
-            Ok(()) => Either::Left(self.inner.call(request)),
+            Ok(roles) => {
+                // For services that distinguish the roles that may call one method.
+                request.extensions_mut().insert(roles);
+                Either::Left(self.inner.call(request))
+            }
             Err(status) => Either::Right(ready(Ok(status.into_http()))),
         }
     }

@@ -19,4 +19,5 @@ pub mod sampler;
 pub mod shard;
 pub mod shard_entry;
 pub mod snapshot;
+pub mod ticket;
 pub mod writer;

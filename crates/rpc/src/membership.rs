@@ -89,14 +89,19 @@ impl Drop for Membership {
     }
 }
 
-/// Joins the run of the learner at `address`. Retries until the learner answers; only a refusal is an error.
+/// The request of a new member, at this index once it is free, or at the lowest free one.
+pub fn new_member(role: v1::Role, index: Option<u32>) -> v1::JoinRequest {
+    v1::JoinRequest { protocol: PROTOCOL, role: role.into(), index, ..v1::JoinRequest::default() }
+}
+
+/// Joins the run of the learner at `address`. Retries until the learner answers with an index; only a refusal is an error.
 pub async fn join(
     address: Address,
     credentials: &Credentials,
-    role: v1::Role,
-    index: Option<u32>,
+    request: v1::JoinRequest,
     seed: u64,
 ) -> Result<Membership, Refused> {
+    let role = request.role();
     let client = LearnerClient::new(credentials.channel(Role::Learner, &address))
         .max_decoding_message_size(OTHER_BYTES_MAX)
         .max_encoding_message_size(OTHER_BYTES_MAX);
@@ -105,8 +110,6 @@ pub async fn join(
     let credentials = credentials.clone();
     let mut follower =
         Follower { address, credentials, client, role, backoff: Backoff::new(seed), warned_at: None, update };
-    let request =
-        v1::JoinRequest { protocol: PROTOCOL, role: role.into(), index, ..v1::JoinRequest::default() };
     let joined = follower.join(request).await?;
     let shards = shard_entries(&joined.shards).map_err(Refused)?;
     follower.update.send_modify(|update| update.shards = shards);
@@ -122,6 +125,11 @@ pub async fn join(
 }
 
 impl Membership {
+    /// The request of this member for a new incarnation at its index.
+    pub fn renewal(&self, role: v1::Role) -> v1::JoinRequest {
+        v1::JoinRequest { renew: true, ..same_member(&self.joined, role) }
+    }
+
     /// Queues a report. False if the queue is full; the report is then dropped.
     pub fn report(&self, report: Report) -> bool {
         self.reports.try_send(report).is_ok()
@@ -138,6 +146,16 @@ impl Membership {
     }
 }
 
+/// The request of a member to keep its index and incarnation, which the ticket proves.
+fn same_member(joined: &v1::JoinReply, role: v1::Role) -> v1::JoinRequest {
+    v1::JoinRequest {
+        run: joined.run.clone(),
+        incarnation: joined.incarnation,
+        ticket: joined.ticket.clone(),
+        ..new_member(role, Some(joined.index))
+    }
+}
+
 /// The fields that identify a member in each of its messages.
 fn membership(joined: &v1::JoinReply, role: v1::Role) -> v1::ReportRequest {
     v1::ReportRequest {
@@ -145,6 +163,7 @@ fn membership(joined: &v1::JoinReply, role: v1::Role) -> v1::ReportRequest {
         role: role.into(),
         index: joined.index,
         incarnation: joined.incarnation,
+        ticket: joined.ticket.clone(),
         ..v1::ReportRequest::default()
     }
 }
@@ -185,8 +204,12 @@ impl Follower {
         self.update.send_if_modified(|update| std::mem::replace(&mut update.connected, false));
         if self.warned_at.is_none_or(|at| at.elapsed() >= WARN_INTERVAL) {
             self.warned_at = Some(Instant::now());
-            let error = self.credentials.describe(&self.address, status);
-            warn!(learner = %self.address, error, "learner unreachable, retrying");
+            if status.code() == Code::AlreadyExists {
+                info!(learner = %self.address, reason = status.message(), "waiting for an index of the run");
+            } else {
+                let error = self.credentials.describe(&self.address, status);
+                warn!(learner = %self.address, error, "learner unreachable, retrying");
+            }
         }
         sleep(self.backoff.next()).await;
     }
@@ -202,14 +225,7 @@ impl Follower {
                 return self.refuse(describe(&status));
             }
             self.wait(&status).await;
-            let again = v1::JoinRequest {
-                protocol: PROTOCOL,
-                run: joined.run.clone(),
-                role: self.role.into(),
-                index: Some(joined.index),
-                incarnation: joined.incarnation,
-            };
-            joined = match self.join(again).await {
+            joined = match self.join(same_member(&joined, self.role)).await {
                 Ok(reply) => reply,
                 Err(Refused(reason)) => return self.refuse(reason),
             };
@@ -235,6 +251,7 @@ impl Follower {
             role: self.role.into(),
             index: joined.index,
             incarnation: joined.incarnation,
+            ticket: joined.ticket.clone(),
         };
         let answer =
             timeout(ANSWER_WAIT_MAX, self.client.watch_weights(request)).await.map_err(|_| silent())?;

@@ -8,7 +8,7 @@ use std::fmt;
 /// Role of a process in a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// Actors and evaluators: join, follow weights, report, insert.
+    /// Actors: join, follow weights, report training games, insert.
     Actor,
     /// The learner: grants, samples, updates priorities. Actors call it.
     Learner,
@@ -16,9 +16,19 @@ pub enum Role {
     Replay,
     /// An operator: live settings, inspection, snapshots.
     Admin,
+    /// Evaluators: join as such, follow weights, report scores.
+    Evaluator,
 }
 
-value::names!(Role, "role", Actor = "actor", Learner = "learner", Replay = "replay", Admin = "admin");
+value::names!(
+    Role,
+    "role",
+    Actor = "actor",
+    Learner = "learner",
+    Replay = "replay",
+    Admin = "admin",
+    Evaluator = "evaluator"
+);
 
 /// Domain of the role names in certificates. It is under no public top-level domain, so it cannot be registered.
 const DOMAIN: &str = "role.quiver";
@@ -35,6 +45,11 @@ impl Role {
 pub struct Roles(u8);
 
 impl Roles {
+    /// The roles of a caller of a server without authentication.
+    pub fn all() -> Self {
+        Role::ALL.into_iter().collect()
+    }
+
     #[must_use]
     pub fn with(self, role: Role) -> Self {
         Self(self.0 | 1 << role as u8)
@@ -80,8 +95,12 @@ pub(crate) fn allowed_roles(path: &str) -> String {
 fn caller_of(path: &str) -> Option<&'static [Role]> {
     let method = path.strip_prefix("/quiver.v1.")?;
     Some(match method {
-        "Learner/Join" | "Learner/WatchWeights" | "Learner/Report" | "Replay/Insert" => &[Role::Actor],
-        "Replay/Sample" | "Replay/UpdatePriorities" | "Replay/Grant" => &[Role::Learner],
+        // The learner checks that each role joins and reports only as itself.
+        "Learner/Join" | "Learner/WatchWeights" | "Learner/Report" => &[Role::Actor, Role::Evaluator],
+        "Replay/Insert" => &[Role::Actor],
+        "Replay/Sample" | "Replay/UpdatePriorities" | "Replay/Grant" | "Replay/IssueTicket" => {
+            &[Role::Learner]
+        }
         // The learner fetches shard ids with it.
         "Replay/Info" => &[Role::Learner, Role::Admin],
         // Unlisted methods default to admin-only.
@@ -101,10 +120,11 @@ mod tests {
                 assert_eq!(may, expected.contains(&role), "{role} {method}");
             }
         };
-        for method in ["Learner/Join", "Learner/WatchWeights", "Learner/Report", "Replay/Insert"] {
-            check(method, &[Role::Actor]);
+        for method in ["Learner/Join", "Learner/WatchWeights", "Learner/Report"] {
+            check(method, &[Role::Actor, Role::Evaluator]);
         }
-        for method in ["Replay/Sample", "Replay/UpdatePriorities", "Replay/Grant"] {
+        check("Replay/Insert", &[Role::Actor]);
+        for method in ["Replay/Sample", "Replay/UpdatePriorities", "Replay/Grant", "Replay/IssueTicket"] {
             check(method, &[Role::Learner]);
         }
         check("Replay/Info", &[Role::Learner, Role::Admin]);

@@ -59,7 +59,8 @@ pub enum SecretsError {
     /// A file is missing or cannot be read.
     #[error(
         "can't read {path}: {error}; --secrets takes the folder of one role that 'quiver certs' created: \
-         secrets/actor, secrets/learner, secrets/replay or secrets/admin",
+         secrets/actor, secrets/evaluator, secrets/learner, secrets/replay or secrets/admin; run 'quiver certs' again to add a \
+         folder that version 0.1 did not have",
         path = path.display()
     )]
     Read { path: PathBuf, error: io::Error },

@@ -7,10 +7,11 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use proto::limits::{INSERT_BYTES_MAX, SAMPLE_BYTES_MAX};
 use proto::v1::replay_client::ReplayClient;
 use proto::{PackedBatch, StoreSpec, Updates, convert, v1};
-use replay::{Allowance, ShardStatus};
+use replay::{Allowance, ShardStatus, TicketKey};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -34,6 +35,8 @@ pub struct ShardConfig {
     pub run: String,
     pub learner_incarnation: u32,
     pub spec: StoreSpec,
+    /// The key of the run's tickets. `None` for a run whose writers ask the shards for their tickets.
+    pub ticket_key: Option<TicketKey>,
     /// Whether samples must include the reliability of each item's target.
     pub reliabilities: bool,
 }
@@ -307,6 +310,7 @@ async fn grant(
         finished,
         until_inserts,
         wait_milliseconds: wait.as_millis() as u32,
+        ticket_key: config.ticket_key.as_ref().map_or_else(Bytes::new, |key| key.as_bytes().to_vec().into()),
     };
     let answer = timeout(wait + ANSWER_WAIT_MAX, client.grant(request)).await;
     let reply = answer.map_err(|_| silent())??.into_inner();

@@ -24,7 +24,7 @@ use tonic::{Code, Status, Streaming};
 use tracing::{info, warn};
 
 use crate::backoff::Backoff;
-use crate::channel::Credentials;
+use crate::channel::{Channel, Credentials};
 use crate::role::Role;
 use crate::shard::{describe, is_refusal};
 use crate::shard_entry::ShardEntry;
@@ -84,7 +84,8 @@ impl ChunkWriter {
     /// entry; `None` means that the shard is not known yet.
     ///
     /// The actor sends bursts of up to `burst` chunks. Twice as many may be in flight, so one burst travels while the
-    /// actor produces the next. `shard` is the shard's number in the log.
+    /// actor produces the next. `shard` is the shard's number in the log. A hello without a ticket is of a writer without
+    /// a learner: it asks the shard for a ticket before each connection.
     pub fn spawn(
         shard: usize,
         entry: impl Fn() -> Option<ShardEntry> + Send + 'static,
@@ -104,6 +105,7 @@ impl ChunkWriter {
             entry: Box::new(entry),
             credentials,
             address: "unknown".into(),
+            asks_for_ticket: hello.ticket.is_empty(),
             hello,
             bound,
             incoming,
@@ -175,6 +177,8 @@ struct Task {
     credentials: Credentials,
     /// The shard's address at the last connection attempt, for logs.
     address: String,
+    /// Whether the shard issues the ticket. It does so again after a restart, when it may have another key.
+    asks_for_ticket: bool,
     hello: v1::InsertHello,
     bound: usize,
     incoming: mpsc::Receiver<v1::Chunk>,
@@ -277,6 +281,9 @@ impl Task {
         (self.address, self.hello.shard) = (address.to_string(), id);
         let channel = self.credentials.channel(Role::Replay, &address);
         let mut client = ReplayClient::new(channel).max_encoding_message_size(INSERT_BYTES_MAX);
+        if self.asks_for_ticket {
+            self.hello.ticket = issue_ticket(&mut client, &self.hello).await?;
+        }
         // Room for all chunks in flight and the hello, so `try_send` never fails for lack of room. Backpressure comes
         // from the permits instead.
         let (requests, receiver) = mpsc::channel(self.bound + 1);
@@ -286,9 +293,7 @@ impl Task {
             requests.try_send(message).expect("the channel has room for all chunks in flight");
         }
         let call = client.insert(ReceiverStream::new(receiver));
-        let replies = timeout(OPEN_WAIT_MAX, call).await;
-        let late = |_| Status::deadline_exceeded(format!("no answer within {} s", OPEN_WAIT_MAX.as_secs()));
-        let replies = replies.map_err(late)??;
+        let replies = timeout(OPEN_WAIT_MAX, call).await.map_err(|_| late())??;
         Ok((requests, replies.into_inner()))
     }
 
@@ -364,6 +369,20 @@ impl Task {
         }
         Ok(())
     }
+}
+
+/// Asks a shard for the ticket of a hello's identity.
+async fn issue_ticket(
+    client: &mut ReplayClient<Channel>,
+    hello: &v1::InsertHello,
+) -> Result<bytes::Bytes, Status> {
+    let v1::InsertHello { caller, actor, incarnation, .. } = hello.clone();
+    let call = client.issue_ticket(v1::IssueTicketRequest { caller, actor, incarnation });
+    Ok(timeout(OPEN_WAIT_MAX, call).await.map_err(|_| late())??.into_inner().ticket)
+}
+
+fn late() -> Status {
+    Status::deadline_exceeded(format!("no answer within {} s", OPEN_WAIT_MAX.as_secs()))
 }
 
 /// Waits until one of the writers has room or has ended. Returns at once without writers.

@@ -93,6 +93,7 @@ async fn check_roles(request: &SecretsRequest) {
     let running = Running::start(&secrets.path().join("replay")).await;
     let expected = [
         ("actor", false, true, false),
+        ("evaluator", false, true, false),
         ("learner", true, false, false),
         ("admin", true, false, true),
         ("client", true, true, true),

@@ -1,3 +1,4 @@
+use replay::codec::Codec;
 use replay::testing::{LaneBuilder, NOOP, one_step, table};
 use replay::{LaneKey, StoreOptions, TableOptions};
 use value::priority::Priority;
@@ -13,6 +14,10 @@ fn learner(incarnation: u32) -> LearnerIdentity {
     LearnerIdentity { run: "run".into(), incarnation }
 }
 
+fn key() -> TicketKey {
+    TicketKey::from_bytes(&[7; 32]).unwrap()
+}
+
 fn writer() -> WriterIdentity {
     let run = "run".into();
     WriterIdentity {
@@ -23,6 +28,7 @@ fn writer() -> WriterIdentity {
         frame_bytes: 8,
         stack: 2,
         shard: String::new(),
+        ticket: actor_identity("run", 0, 1).ticket(&key()).into(),
     }
 }
 
@@ -116,6 +122,8 @@ fn a_writer_is_admitted_by_run_and_shape() {
     let mut shard = shard();
     assert_eq!(shard.admit(&WriterIdentity { run: "other".into(), ..writer() }), Ok(None));
     shard.grant(&learner(1), Some(spec()), None, false).unwrap();
+    assert_eq!(shard.admit(&writer()), Ok(None), "without a key, writers wait");
+    shard.set_ticket_key(Some(key())).unwrap();
     assert_eq!(shard.admit(&writer()).unwrap().as_deref(), Some(&spec()));
     let refused = |writer: WriterIdentity| shard.admit(&writer).unwrap_err().to_string();
     assert!(refused(WriterIdentity { run: "other".into(), ..writer() }).contains("run"));

@@ -17,11 +17,12 @@ use proto::v1::insert_request::Message;
 use proto::v1::replay_client::ReplayClient;
 use proto::{PackedBatch, Updates, limits, v1};
 use replay::testing::{self, LaneBuilder, one_step};
-use replay::{Chunk, ItemKey, LaneKey, NewItem, Taken};
+use replay::{Chunk, ItemKey, LaneKey, NewItem, Taken, TicketKey};
 use replay_server::config::Fsync;
 use replay_server::{Config, Server};
 use rpc::address::Address;
 use rpc::channel::{Channel, channel};
+use rpc::ticket::{Identity, TicketRole};
 use telemetry::Health;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -189,6 +190,7 @@ pub fn grant(learner_incarnation: u32, allowance: Option<v1::Allowance>) -> v1::
         finished: false,
         until_inserts: 0,
         wait_milliseconds: 0,
+        ticket_key: ticket_key().as_bytes().to_vec().into(),
     }
 }
 
@@ -209,8 +211,20 @@ pub async fn grant_store(client: &mut Client, store: v1::Store, inserts: u64) ->
     shard
 }
 
+/// The key that every learner of these tests has.
+pub fn ticket_key() -> TicketKey {
+    TicketKey::from_bytes(&[7; 32]).unwrap()
+}
+
+/// The learner's ticket for an actor of a run.
+pub fn ticket(run: &str, actor: u32, incarnation: u64) -> Vec<u8> {
+    Identity { run, role: TicketRole::Actor, index: actor, incarnation }.ticket(&ticket_key())
+}
+
+/// With the ticket of this actor.
 pub fn hello(actor: u32, incarnation: u64) -> v1::InsertHello {
     v1::InsertHello {
+        ticket: ticket(RUN, actor, incarnation).into(),
         caller: Some(proto::caller(RUN)),
         actor,
         incarnation,

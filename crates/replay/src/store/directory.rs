@@ -12,12 +12,14 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::options::StoreOptions;
 use crate::store::Storage;
+use crate::ticket_key::TicketKey;
 
 /// The version of all files together.
 pub const FORMAT: u32 = 1;
@@ -66,6 +68,9 @@ pub struct StoreManifest {
     pub learner: u32,
     /// The run has ended.
     pub finished: bool,
+    /// The key of the run's tickets. Absent in files of version 0.1 and in snapshots: the next grant brings it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticket_key: Option<TicketKey>,
     /// See [`Storage::directory`].
     salt: u64,
     /// The boot of the machine in which the store was last used. After another boot, everything that was not flushed to
@@ -81,7 +86,19 @@ impl StoreManifest {
         let incarnation = random_incarnation()?;
         let salt = u64::from_le_bytes(random()?) | 1;
         let (learner, finished, ready) = (0, false, false);
-        Ok(Self { run, codec, actions, options, incarnation, learner, finished, salt, boot: boot(), ready })
+        Ok(Self {
+            run,
+            codec,
+            actions,
+            options,
+            incarnation,
+            learner,
+            finished,
+            ticket_key: None,
+            salt,
+            boot: boot(),
+            ready,
+        })
     }
 
     /// Whether the machine has booted since the store was last used.
@@ -153,8 +170,9 @@ impl SlotDirectory {
 
     /// The head of a snapshot, which precedes the store's own bytes.
     pub fn snapshot_head(id: &str, manifest: &StoreManifest) -> Result<Vec<u8>, DirectoryError> {
-        // The salt is secret: with it, a reader of the snapshot could forge frames that look like records.
-        let manifest = StoreManifest { salt: 0, ..manifest.clone() };
+        // Both are secret: with the salt, a reader of the snapshot could forge frames that look like records; with the
+        // key, tickets.
+        let manifest = StoreManifest { salt: 0, ticket_key: None, ..manifest.clone() };
         let identity = Identity { format: FORMAT, id: id.to_owned(), manifest: Some(manifest) };
         let text =
             serde_json::to_vec(&identity).map_err(|error| DirectoryError::Damaged(error.to_string()))?;
@@ -180,6 +198,7 @@ impl SlotDirectory {
             StoreManifest {
                 salt: u64::from_le_bytes(random().map_err(|_| DirectoryError::NoSnapshot)?) | 1,
                 ready: false,
+                ticket_key: None,
                 ..manifest
             },
         ))
@@ -223,7 +242,9 @@ pub fn parse(bytes: &[u8]) -> Result<Identity, DirectoryError> {
 
 fn write(directory: &Path, identity: &Identity) -> io::Result<()> {
     let new = directory.join(format!("{IDENTITY}.new"));
-    let mut file = File::create(&new)?;
+    // Only the owner may read the key and the salt. A leftover of an interrupted write may have another mode.
+    let _ = fs::remove_file(&new);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     file.write_all(&serde_json::to_vec_pretty(identity)?)?;
     file.sync_all()?;
     fs::rename(new, directory.join(IDENTITY))?;
@@ -235,7 +256,7 @@ pub fn random_incarnation() -> io::Result<u32> {
     Ok(u32::from_le_bytes(random()?).max(1))
 }
 
-fn random<const N: usize>() -> io::Result<[u8; N]> {
+pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)

@@ -4,6 +4,7 @@
 
 use crate::chunk::{Chunk, KEY_DISTANCE_MAX, LaneKey, NewItem, Taken};
 use crate::options::StoreOptions;
+use crate::store::duplicate;
 use crate::store::lanes::{Cursor, LANES_MAX, Lanes};
 use crate::store::log::Log;
 use crate::store::phase::{Phase, StepKind};
@@ -14,7 +15,7 @@ pub(crate) const NUMBER_MAX: u64 = 1 << 62;
 
 /// The result for a valid chunk.
 pub(crate) enum Validation {
-    /// The chunk was stored before.
+    /// The chunk was stored before, with the same content if that is still in the ring.
     Duplicate,
     New(Accepted),
 }
@@ -43,6 +44,7 @@ pub(crate) fn validate(
     let cursor = lanes.cursor(chunk.lane);
     let expected = cursor.map_or(0, |cursor| cursor.next_sequence);
     if chunk.sequence < expected {
+        duplicate::check(log, cursor.map_or(0, |cursor| cursor.chunk), expected, chunk)?;
         return Ok(Validation::Duplicate);
     }
     let largest = chunk.sequence.max(chunk.first_step);
@@ -189,6 +191,18 @@ pub enum InsertError {
     /// A sequence or step number that counting cannot have reached.
     #[error("sequence or step number {0} is out of range: count from 0")]
     NumberTooLarge(u64),
+    /// A sequence number with two contents.
+    #[error(
+        "chunk {sequence} of lane {lane} was stored before with other content: send a chunk again as it was, and never \
+         use its number for another"
+    )]
+    Conflict { lane: u32, sequence: u64 },
+    /// A chunk so old that finding the stored one would take too long.
+    #[error(
+        "chunk {sequence} is more than {most} chunks behind the lane's next one, {expected}: send chunks in order, and \
+         again only if they were not acknowledged"
+    )]
+    TooFarBehind { sequence: u64, expected: u64, most: u64 },
     /// Steps are numbered without gaps.
     #[error("the next step of the lane must have number {expected}, got {got}: number steps without gaps")]
     NotContiguous { expected: u64, got: u64 },

@@ -25,6 +25,8 @@ pub(crate) struct Entry {
     pub previous: u64,
     /// The chunk after it in its chain, or 0.
     pub next: u64,
+    /// The chunk of its lane before it, also across a gap, or 0.
+    pub before: u64,
     /// How many items need a step of it.
     pub needed: u32,
 }
@@ -183,6 +185,13 @@ impl Log {
         if let Some(entry) = self.entry_mut(previous) {
             entry.next = number;
             self.entry_mut(number).expect("just added").previous = previous;
+        }
+    }
+
+    /// Links a chunk to the one of its lane before it. That one may be dropped later.
+    pub fn set_before(&mut self, number: u64, before: u64) {
+        if let Some(entry) = self.entry_mut(number) {
+            entry.before = before;
         }
     }
 

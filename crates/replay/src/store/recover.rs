@@ -63,7 +63,9 @@ impl Store {
             let (lane, header) = (record.lane(), *record.header());
             let count = record.items().len();
             recovered.chunks += 1;
+            let before = self.lanes.cursor(lane).map_or(0, |cursor| cursor.chunk);
             self.lanes.recover_chunk(lane, &header);
+            self.log.set_before(number, before);
             if number > state.newest {
                 self.count_record(number);
             }

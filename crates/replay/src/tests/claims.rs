@@ -6,6 +6,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use tempfile::TempDir;
 
+use crate::store::duplicate::DUPLICATE_DISTANCE_MAX;
 use crate::store::lanes::LANES_MAX;
 use crate::store::record::{self, Header, Record};
 use crate::store::{Recovered, Storage};
@@ -187,6 +188,61 @@ fn a_chunk_sent_twice_is_stored_once() {
     assert!(!store.insert(&first_chunk()).unwrap().duplicate);
     assert!(store.insert(&first_chunk()).unwrap().duplicate);
     assert_eq!((store.tables()[0].len(), store.counters().duplicate_chunks), (4, 1));
+}
+
+/// The outcome of sending a chunk that is not stored: whether it was a duplicate, or why it was refused.
+fn resent(store: &mut Store, chunk: &Chunk) -> Result<bool, InsertError> {
+    let before = store.counters().chunks;
+    let sent = store.insert(chunk).map(|inserted| inserted.duplicate);
+    assert_eq!(store.counters().chunks, before);
+    sent
+}
+
+#[test]
+fn a_chunk_with_a_known_number_and_other_content_is_refused() {
+    let directory = TempDir::new().unwrap();
+    let mut store = store_in(&directory, options());
+    store.insert(&five(0)).unwrap();
+    // After a gap, and an item at 14 whose frame is missing.
+    let after_gap = chunk(3, 15, steps(15, 5), vec![item(14, 1), item(18, 1)]);
+    store.insert(&after_gap).unwrap();
+    for _ in 0..2 {
+        for known in [&five(0), &after_gap] {
+            assert_eq!(resent(&mut store, known), Ok(true));
+            let changes: [fn(&mut Chunk); 7] = [
+                |chunk| chunk.first_step += 1,
+                |chunk| chunk.frames = vec![99; chunk.frames.len()].into(),
+                |chunk| chunk.steps[2].taken.as_mut().unwrap().reward += 1.0,
+                |chunk| chunk.steps[2].key_frame ^= true,
+                |chunk| chunk.steps[2].starts_episode ^= true,
+                |chunk| drop(chunk.steps.pop()),
+                |chunk| chunk.items.clear(),
+            ];
+            for (number, change) in changes.into_iter().enumerate() {
+                let mut other = known.clone();
+                change(&mut other);
+                let conflict = InsertError::Conflict { lane: 0, sequence: known.sequence };
+                assert_eq!(resent(&mut store, &other), Err(conflict), "change {number}");
+            }
+        }
+        store = reopened(store, &directory).0;
+    }
+}
+
+#[test]
+fn finding_a_duplicate_takes_a_bounded_number_of_steps() {
+    // Room for all of it.
+    let tables = vec![TableOptions { capacity: 10_000, ..table("main") }];
+    let mut store = Store::new(StoreOptions { bytes_max: 1 << 22, tables, ..options() }, 7).unwrap();
+    let newest = 3 * DUPLICATE_DISTANCE_MAX;
+    (0..=newest).for_each(|sequence| drop(store.insert(&five(sequence)).unwrap()));
+    let oldest = newest - DUPLICATE_DISTANCE_MAX;
+    for sequence in oldest..=newest {
+        assert_eq!(resent(&mut store, &five(sequence)), Ok(true));
+    }
+    let (expected, most) = (newest + 1, DUPLICATE_DISTANCE_MAX);
+    let refused = InsertError::TooFarBehind { sequence: oldest - 1, expected, most };
+    assert_eq!(resent(&mut store, &five(oldest - 1)), Err(refused));
 }
 
 #[test]

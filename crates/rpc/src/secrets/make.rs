@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `authority` | no process: it holds the signing key. Keep it where no process of the cluster can read it |
 //! | `replay`, `learner` | servers |
-//! | `actor` | actors and evaluators |
+//! | `actor` | actors |
+//! | `evaluator` | evaluators |
 //! | `admin` | operators who inspect, adjust and snapshot |
 //! | `client` | custom programs that write and sample, such as the Python client |
 //!
@@ -47,8 +48,9 @@ const CLOCK_SKEW: time::Duration = time::Duration::DAY;
 
 const SERVERS: [Role; 2] = [Role::Replay, Role::Learner];
 /// Folders of callers, with the roles of each.
-const CALLERS: [(&str, &[Role]); 4] = [
+const CALLERS: [(&str, &[Role]); 5] = [
     ("actor", &[Role::Actor]),
+    ("evaluator", &[Role::Evaluator]),
     ("learner", &[Role::Learner]),
     ("admin", &[Role::Admin]),
     ("client", &[Role::Actor, Role::Learner, Role::Admin]),
@@ -356,7 +358,7 @@ mod tests {
         };
         assert_eq!(files("replay"), "ca.pem expires server-key.pem server.pem tokens.sha256");
         assert_eq!(files("learner"), "ca.pem expires server-key.pem server.pem token tokens.sha256");
-        for caller in ["actor", "admin", "client"] {
+        for caller in ["actor", "evaluator", "admin", "client"] {
             assert_eq!(files(caller), "ca.pem expires token");
         }
         for folder in ["replay", "learner", "actor"] {
@@ -370,8 +372,8 @@ mod tests {
             let token = Secrets::new(&root.path().join(folder)).token().unwrap().unwrap();
             known.roles(token.as_bytes()).to_string()
         };
-        let all = ["actor", "learner", "admin", "client"].map(roles);
-        assert_eq!(all, ["actor", "learner", "admin", "actor+learner+admin"]);
+        let all = ["actor", "evaluator", "learner", "admin", "client"].map(roles);
+        assert_eq!(all, ["actor", "evaluator", "learner", "admin", "actor+learner+admin"]);
     }
 
     #[test]
@@ -390,6 +392,27 @@ mod tests {
         assert_ne!(before[2], after[2]);
         assert!(matches!(make(root.path(), &request()).unwrap(), Made::Kept { days: 364 | 365 }));
         assert_eq!(make(root.path(), &SecretsRequest { renew: true, ..request() }).unwrap(), Made::Renewed);
+    }
+
+    #[test]
+    fn secrets_of_version_0_1_get_an_evaluator_and_keep_their_tokens() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |file: &str| root.path().join(file);
+        make(root.path(), &request()).unwrap();
+        fs::remove_dir_all(at("evaluator")).unwrap();
+        for server in ["replay/tokens.sha256", "learner/tokens.sha256"] {
+            let lines = fs::read_to_string(at(server)).unwrap();
+            let lines: Vec<&str> = lines.lines().filter(|line| !line.starts_with("evaluator")).collect();
+            fs::write(at(server), lines.join("\n")).unwrap();
+        }
+        let missing = Secrets::new(&at("evaluator")).client().unwrap_err().to_string();
+        assert!(missing.contains("run 'quiver certs' again"), "{missing}");
+        let actor = fs::read_to_string(at("actor/token")).unwrap();
+        assert_eq!(make(root.path(), &request()).unwrap(), Made::Renewed);
+        assert_eq!(fs::read_to_string(at("actor/token")).unwrap(), actor);
+        let token = Secrets::new(&at("evaluator")).token().unwrap().unwrap();
+        let known = Secrets::new(&at("learner")).tokens().unwrap();
+        assert_eq!(known.roles(token.as_bytes()).to_string(), "evaluator");
     }
 
     #[test]
