@@ -163,7 +163,12 @@ fn newcomer(store: &mut Store) -> FuzzLane {
         let mut lane = FuzzLane::new(actor, u64::MAX, 0);
         match store.insert(&lane.chunk(4)) {
             Ok(inserted) if !inserted.duplicate && inserted.chunks_lost == 0 => return lane,
-            Ok(_) | Err(InsertError::NotContiguous { .. } | InsertError::OutOfEpisode { .. }) => {}
+            Ok(_)
+            | Err(
+                InsertError::Gap { .. }
+                | InsertError::NotContiguous { .. }
+                | InsertError::OutOfEpisode { .. },
+            ) => {}
             Err(error) => panic!("a new lane is refused: {error}"),
         }
     }

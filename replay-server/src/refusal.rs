@@ -177,6 +177,7 @@ impl Refusal {
                 InsertError::Fenced { .. } => (Code::FailedPrecondition, Reason::Fenced),
                 InsertError::LanesFull { .. } => (Code::ResourceExhausted, Reason::Limit),
                 InsertError::NumberTooLarge(_)
+                | InsertError::Gap { .. }
                 | InsertError::NotContiguous { .. }
                 | InsertError::FrameSize { .. }
                 | InsertError::KeyFrame { .. }

@@ -68,7 +68,7 @@ pub struct Store {
     log: Log,
     lanes: Lanes,
     tables: Vec<Table>,
-    counters: Counters,
+    pub(crate) counters: Counters,
     state: StatePage,
     /// Scratch space of `insert`, kept to avoid allocating.
     steps: Vec<StepRecord>,
@@ -171,7 +171,8 @@ impl Store {
             chunks_lost: lost,
         };
         self.counters.chunks += 1;
-        self.counters.lost_chunks += lost;
+        // The only total that grows by a number that a writer states: it must stay one that the state may hold.
+        self.counters.lost_chunks = (self.counters.lost_chunks + lost).min(insert::NUMBER_MAX - 1);
         self.counters.steps += chunk.steps.len() as u64;
         self.counters.agent_steps += chunk.steps.iter().filter(|step| step.taken.is_some()).count() as u64;
         self.counters.items_without_frames += inserted.items_without_frames;

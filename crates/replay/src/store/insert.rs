@@ -11,6 +11,11 @@ use crate::store::record::{self, NO_KEY, StepRecord};
 
 /// Sequence and step numbers must be below this, so that adding to them cannot overflow.
 pub(crate) const NUMBER_MAX: u64 = 1 << 62;
+/// The most chunks of a lane that may be missing before a chunk. A lane that sends a thousand chunks a second to a shard
+/// that loses them all gets there in 50 days. Without a bound a few chunks could use up the numbers of their lane.
+pub(crate) const GAP_MAX: u64 = 1 << 32;
+/// The most steps of a missing chunk, as on the wire.
+const MISSING_STEPS_MAX: u64 = 1024;
 
 /// The result for a valid chunk.
 pub(crate) enum Validation {
@@ -45,19 +50,15 @@ pub(crate) fn validate(
     if chunk.sequence < expected {
         return Ok(Validation::Duplicate);
     }
-    let largest = chunk.sequence.max(chunk.first_step);
-    if largest >= NUMBER_MAX {
-        return Err(InsertError::NumberTooLarge(largest));
-    }
+    let lost = check_numbers(chunk, expected)?;
     let bytes = record::bytes(chunk.steps.len(), chunk.items.len(), chunk.frames.len());
     let most = log.size().min(u32::MAX as usize);
     if bytes > most {
         return Err(InsertError::ChunkSize { bytes, most });
     }
     let next_step = cursor.map_or(0, |cursor| cursor.next_step);
-    let lost = chunk.sequence - expected;
-    let contiguous = if lost == 0 { chunk.first_step == next_step } else { chunk.first_step >= next_step };
-    if !contiguous {
+    let skipped = chunk.first_step.checked_sub(next_step);
+    if skipped.is_none_or(|skipped| skipped > lost * MISSING_STEPS_MAX) {
         return Err(InsertError::NotContiguous { expected: next_step, got: chunk.first_step });
     }
     let follows = cursor.filter(|_| lost == 0);
@@ -80,6 +81,20 @@ pub(crate) fn validate(
     check_items(options, chunk, |step| log.step(previous, step).map(StepRecord::taken), newest_item)?;
     let floor = if previous == 0 { chunk.first_step } else { follows.map_or(0, |cursor| cursor.floor) };
     Ok(Validation::New(Accepted { lost, previous, newest_item, floor, phase }))
+}
+
+/// Checks that the numbers of a chunk and those after it are in range. Returns how many chunks are missing before it.
+fn check_numbers(chunk: &Chunk, expected: u64) -> Result<u64, InsertError> {
+    let end = chunk.first_step.saturating_add(chunk.steps.len() as u64);
+    let largest = chunk.sequence.max(end);
+    if largest >= NUMBER_MAX {
+        return Err(InsertError::NumberTooLarge(largest));
+    }
+    let missing = chunk.sequence - expected;
+    if missing > GAP_MAX {
+        return Err(InsertError::Gap { sequence: chunk.sequence, missing, most: GAP_MAX });
+    }
+    Ok(missing)
 }
 
 /// Checks that the writer is not fenced, and that there is room for its lane once older incarnations are fenced.
@@ -189,6 +204,11 @@ pub enum InsertError {
     /// A sequence or step number that counting cannot have reached.
     #[error("sequence or step number {0} is out of range: count from 0")]
     NumberTooLarge(u64),
+    /// Too many chunks of the lane are missing.
+    #[error(
+        "chunk {sequence} of the lane follows {missing} missing chunks, at most {most} may be missing: restart the actor"
+    )]
+    Gap { sequence: u64, missing: u64, most: u64 },
     /// Steps are numbered without gaps.
     #[error("the next step of the lane must have number {expected}, got {got}: number steps without gaps")]
     NotContiguous { expected: u64, got: u64 },
