@@ -31,7 +31,13 @@ pub fn options() -> StoreOptions {
         max_times_sampled: 3,
         ..main
     };
-    StoreOptions { bytes_max: RING_BYTES, stack: STACK, frame_bytes: FRAME_BYTES, tables: vec![main, other] }
+    StoreOptions {
+        bytes_max: RING_BYTES,
+        stack: STACK,
+        frame_bytes: FRAME_BYTES,
+        max_length: 255,
+        tables: vec![main, other],
+    }
 }
 
 /// A writer of one lane. Episodes have seven steps and a final observation.

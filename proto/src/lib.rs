@@ -24,7 +24,7 @@ pub mod v1 {
 }
 
 /// The protocol version of this build. Peers with another version refuse each other.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// Descriptors of all messages and services, for gRPC reflection.
 pub const DESCRIPTOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/quiver.bin"));

@@ -183,11 +183,14 @@ impl Refusal {
                 | InsertError::KeyFrame { .. }
                 | InsertError::Frames { .. }
                 | InsertError::ChunkSize { .. }
+                | InsertError::NoSteps
                 | InsertError::NoSuchTable { .. }
                 | InsertError::NotFinite { .. }
                 | InsertError::OutOfEpisode { .. }
                 | InsertError::ItemOrder { .. }
                 | InsertError::ItemRange { .. }
+                | InsertError::ItemLength { .. }
+                | InsertError::ItemOfEarlierChunk { .. }
                 | InsertError::ItemCrossesEnd { .. } => (Code::InvalidArgument, Reason::Invalid),
             },
             Refusal::Options(error) => match error {
@@ -197,6 +200,7 @@ impl Refusal {
                 | OptionsError::Name(_)
                 | OptionsError::Stack(_)
                 | OptionsError::FrameBytes(_)
+                | OptionsError::MaxLength
                 | OptionsError::BytesMax { .. }
                 | OptionsError::Number { .. } => (Code::InvalidArgument, Reason::Invalid),
             },

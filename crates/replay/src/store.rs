@@ -29,6 +29,7 @@ pub(crate) mod record;
 pub(crate) mod slot;
 pub(crate) mod state;
 pub(crate) mod table;
+pub(crate) mod window;
 
 mod reclaim;
 mod recover;
@@ -55,10 +56,11 @@ use insert::{Accepted, InsertError, Validation, validate};
 use item::ItemView;
 use lanes::Lanes;
 use log::Log;
-use record::{Header, ItemRecord, NO_KEY, StepRecord};
+use record::{Header, ItemRecord, StepRecord};
 use slot::SLOT;
 use state::{State, StatePage, TableState};
 use table::{Origin, Table};
+use window::{Lead, Window};
 
 /// One replay shard's contents.
 pub struct Store {
@@ -73,6 +75,7 @@ pub struct Store {
     /// Scratch space of `insert`, kept to avoid allocating.
     steps: Vec<StepRecord>,
     items: Vec<ItemRecord>,
+    window: Window,
 }
 
 /// Names of the files of a store.
@@ -120,9 +123,21 @@ impl Store {
         } else {
             Log::recover(log_memory, salt, oldest, newest, lost)
         };
-        let (counters, steps, items) = (Counters::default(), Vec::new(), Vec::new());
-        let mut store =
-            Store { options, incarnation, storage, log, lanes, tables, counters, state, steps, items };
+        let counters = Counters::default();
+        let (steps, items, window) = (Vec::new(), Vec::new(), Window::default());
+        let mut store = Store {
+            options,
+            incarnation,
+            storage,
+            log,
+            lanes,
+            tables,
+            counters,
+            state,
+            steps,
+            items,
+            window,
+        };
         let recovered = if is_new { Recovered::default() } else { store.recover(found, damaged) };
         store.write_state();
         Ok((store, recovered))
@@ -132,9 +147,11 @@ impl Store {
     ///
     /// A chunk that was stored before is dropped and reported as a duplicate. A gap in the sequence numbers is counted,
     /// and no item spans it. An item whose frames are no longer stored is dropped and counted. Any other error refuses
-    /// the whole chunk. Takes amortised constant time per step and item, plus the sampler's time.
+    /// the whole chunk. Takes constant time per step and item of the chunk and per chunk and item that it displaces, plus
+    /// the [reach](window::reach) of its items, plus the sampler's time.
     pub fn insert(&mut self, chunk: &Chunk) -> Result<Inserted, InsertError> {
-        let verdict = validate(&self.lanes, &self.log, &self.options, chunk, &mut self.steps)?;
+        let verdict =
+            validate(&self.lanes, &self.log, &self.options, chunk, &mut self.steps, &mut self.window)?;
         let Validation::New(accepted) = verdict else {
             self.counters.duplicate_chunks += 1;
             self.write_state();
@@ -142,6 +159,7 @@ impl Store {
         };
         let bytes = record::bytes(chunk.steps.len(), chunk.items.len(), chunk.frames.len());
         let offset = self.make_room(bytes);
+        self.window.drop_until(self.log.numbers().start);
         let previous = self.log.entry(accepted.previous).map_or(0, |_| accepted.previous);
         let (newest_item, floor) = self.insert_items(chunk, &accepted, previous);
         let (phase, phase_steps) = accepted.phase.to_bytes();
@@ -285,6 +303,12 @@ impl Store {
         self.log.numbers()
     }
 
+    /// How many steps, chunks and items were visited so far by look-ups along chains of chunks.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn walked(&self) -> u64 {
+        self.log.walked()
+    }
+
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -307,13 +331,15 @@ impl Store {
 
     fn view(&self, table: usize, slot: u32) -> ItemView<'_> {
         let from = &self.tables[table];
-        let Origin { chunk, at } = from.origin(slot);
+        let origin = from.origin(slot);
+        let Origin { chunk, at, .. } = origin;
         let record = self.log.record(chunk).expect("an item does not outlive its chunks");
         let generation = from.number(slot);
         ItemView {
             key: ItemKey { incarnation: self.incarnation, slot, generation },
             log: &self.log,
             chunk,
+            first_chunk: origin.first_chunk(),
             record: &record.items()[at as usize],
             stack: self.options.stack,
             priority: from.priority(slot),
@@ -333,7 +359,9 @@ impl Store {
         self.items.clear();
         for &NewItem { first, length, priority, table } in &chunk.items {
             newest_item = first;
-            let Some(back) = self.back(chunk, previous, first) else { continue };
+            let Some(Lead { back, chunk: first_chunk }) = self.window.lead(&self.options, first) else {
+                continue;
+            };
             floor = first - u64::from(back);
             let index = usize::from(table);
             if let Some(victim) = self.tables[index].victim() {
@@ -351,7 +379,9 @@ impl Store {
                 InitialPriority::Largest => into.largest_priority,
             };
             into.raise_largest_priority(priority);
-            let origin = Origin { chunk: number, at: self.items.len() as u32 };
+            // The entries of more chunks than this would not fit into the memory of any machine.
+            let span = u32::try_from(number - first_chunk).expect("fewer than 2^32 chunks are stored");
+            let origin = Origin { chunk: number, at: self.items.len() as u32, span };
             let generation = into.next_number;
             let slot = into.push(origin, priority, 0);
             into.counters.inserts += 1;
@@ -359,20 +389,6 @@ impl Store {
             self.items.push(ItemRecord { number: generation, first, priority, slot, back, length, table });
         }
         (newest_item, floor)
-    }
-
-    /// How many steps before `first` an item at `first` needs. `None` if not all of them are stored.
-    fn back(&self, chunk: &Chunk, previous: u64, first: u64) -> Option<u16> {
-        let step = |number: u64| match number.checked_sub(chunk.first_step) {
-            Some(index) => self.steps.get(index as usize),
-            None => self.log.step(previous, number),
-        };
-        let before = (self.options.stack - 1).min(usize::from(step(first)?.since_start)) as u64;
-        let start = first.checked_sub(before)?;
-        let since_key = step(start).map(|step| step.since_key).filter(|&since| since != NO_KEY)?;
-        let from = start.checked_sub(since_key.into())?;
-        step(from)?;
-        Some((first - from) as u16)
     }
 
     /// Completes a change: reclaims chunks that are not needed, updates the samplers, and writes the state for

@@ -5,7 +5,13 @@ use value::priority::Priority;
 use super::*;
 
 fn spec() -> StoreSpec {
-    let options = StoreOptions { bytes_max: 10_000, stack: 2, frame_bytes: 8, tables: vec![table("replay")] };
+    let options = StoreOptions {
+        bytes_max: 10_000,
+        stack: 2,
+        frame_bytes: 8,
+        max_length: 3,
+        tables: vec![table("replay")],
+    };
     StoreSpec { options, codec: Codec::None, actions: 2 }
 }
 
@@ -230,7 +236,8 @@ const LARGE: usize = 100;
 fn large(max_times_sampled: u32) -> Shard {
     const FRAME_BYTES: usize = 2 << 20;
     let tables = vec![TableOptions { max_times_sampled, ..table("replay") }];
-    let options = StoreOptions { bytes_max: 8 << 20, stack: 1, frame_bytes: FRAME_BYTES, tables };
+    let options =
+        StoreOptions { bytes_max: 8 << 20, stack: 1, frame_bytes: FRAME_BYTES, max_length: 255, tables };
     let mut shard = granted(StoreSpec { options, ..spec() }, 100);
     for sequence in 0..2 {
         assert!(stored(shard.insert(chunk_of(&vec![0; FRAME_BYTES], sequence, 1.0))));

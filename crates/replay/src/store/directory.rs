@@ -20,7 +20,7 @@ use crate::options::StoreOptions;
 use crate::store::Storage;
 
 /// The version of all files together.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// The most slots of a directory, and so the most shards that can share it.
 const SLOTS_MAX: usize = 1024;
