@@ -168,9 +168,9 @@ impl ReplayService {
         if finished {
             self.context.run_finished.send_replace(true);
         }
+        let reached = status.inserts_charged() >= request.until_inserts;
         let shard = self.context.status_message(status);
-        if shard.counters.is_some_and(|counters| counters.inserts >= request.until_inserts) || wait.is_zero()
-        {
+        if reached || wait.is_zero() {
             return Ok(v1::GrantReply { shard: Some(shard) });
         }
         let what = format!("inserts by actors, up to {} in total", request.until_inserts);

@@ -37,6 +37,7 @@ pub mod reliability;
 mod sample;
 mod save;
 mod storage;
+mod surcharge;
 
 pub mod directory;
 pub mod inspect;
@@ -59,6 +60,7 @@ use log::Log;
 use record::{Header, ItemRecord, StepRecord};
 use slot::SLOT;
 use state::{State, StatePage, TableState};
+use surcharge::UnpaidSteps;
 use table::{Origin, Table};
 use window::{Lead, Window};
 
@@ -76,6 +78,7 @@ pub struct Store {
     steps: Vec<StepRecord>,
     items: Vec<ItemRecord>,
     window: Window,
+    unpaid: UnpaidSteps,
 }
 
 /// Names of the files of a store.
@@ -137,6 +140,7 @@ impl Store {
             steps,
             items,
             window,
+            unpaid: UnpaidSteps::default(),
         };
         let recovered = if is_new { Recovered::default() } else { store.recover(found, damaged) };
         store.write_state();
@@ -146,7 +150,7 @@ impl Store {
     /// Stores a chunk, all of it or nothing.
     ///
     /// A chunk that was stored before is dropped and reported as a duplicate. A gap in the sequence numbers is counted,
-    /// and no item spans it. An item whose frames are no longer stored is dropped and counted. Any other error refuses
+    /// and no item spans it. Steps that no item pays for are counted in [`Counters::surcharge`]. An item whose frames are no longer stored is dropped and counted. Any other error refuses
     /// the whole chunk. Takes constant time per step and item of the chunk and per chunk and item that it displaces, plus
     /// the [reach](window::reach) of its items, plus the sampler's time.
     pub fn insert(&mut self, chunk: &Chunk) -> Result<Inserted, InsertError> {
@@ -194,6 +198,8 @@ impl Store {
         self.counters.steps += chunk.steps.len() as u64;
         self.counters.agent_steps += chunk.steps.iter().filter(|step| step.taken.is_some()).count() as u64;
         self.counters.items_without_frames += inserted.items_without_frames;
+        let steps = chunk.steps.len() as u64;
+        self.counters.surcharge += self.unpaid.charge(steps, kept, self.options.max_length);
         self.commit();
         Ok(inserted)
     }
@@ -311,6 +317,11 @@ impl Store {
 
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// What counts against the allowance: the inserts of all tables, and the surcharge for steps without items.
+    pub fn inserts_charged(&self) -> u64 {
+        self.table_counters().inserts.saturating_add(self.counters.surcharge)
     }
 
     /// The sum of the counters of all tables.

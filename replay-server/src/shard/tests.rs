@@ -102,6 +102,21 @@ fn a_chunk_is_handed_back_until_there_is_allowance() {
 }
 
 #[test]
+fn chunks_without_items_use_up_the_allowance() {
+    let mut shard = shard();
+    shard.grant(&learner(1), Some(spec()), allow(&shard, 1), false).unwrap();
+    let bare = |sequence| Chunk { items: vec![], ..chunk(sequence, 1.0) };
+    let taken = (0..).take_while(|&sequence| stored(shard.insert(bare(sequence)))).count();
+    // Four steps are an insert, and those of 256 items are free.
+    assert_eq!(taken, 4 * 257);
+    let status = shard.status();
+    assert_eq!((status.inserts(), status.inserts_charged(), status.accepts_inserts()), (0, 1, false));
+    // The learner grants more from there.
+    shard.grant(&learner(1), None, allow(&shard, 2), false).unwrap();
+    assert!(stored(shard.insert(bare(taken as u64))));
+}
+
+#[test]
 fn an_unconfigured_shard_records_no_learner() {
     let mut shard = shard();
     let stranger = LearnerIdentity { run: "other".into(), incarnation: 100 };

@@ -195,3 +195,21 @@ fn recovery_costs_bounded_work_per_chunk() {
     assert_eq!((recovered.items, recovered.is_whole()), (20 * ITEMS as u64, true));
     assert!(store.walked() <= chunks + 20 * (2 * reach(&options()) + 1), "{}", store.walked());
 }
+
+#[test]
+fn chunks_without_items_are_charged_and_those_of_a_usual_run_are_not() {
+    let mut store = Store::new(StoreOptions { max_length: 3, ..options() }, 7).unwrap();
+    let mut writer = lane(0);
+    // Windows of three steps: the first chunks complete nothing.
+    for sequence in 0..2000u64 {
+        let number = writer.next_step();
+        writer.push(&[1], Some(taken(number)));
+        let completed = number.checked_sub(3).map(|first| item(first, 3));
+        assert_eq!(store.insert(&writer.chunk(completed)).unwrap().items, u64::from(sequence >= 3));
+    }
+    assert_eq!((store.counters().surcharge, store.inserts_charged()), (0, 1997));
+    // An item pays for four steps, and the steps of 256 items are free.
+    let mut writer = lane(1);
+    insert_single_steps(&mut store, &mut writer, 4 * 256 + 4 * 1000);
+    assert_eq!((store.counters().surcharge, store.inserts_charged()), (1000, 2997));
+}
