@@ -150,7 +150,7 @@ pub fn options(capacity: usize, frame_bytes: usize, record_bytes: usize) -> Stor
     };
     // With room for what is being replaced.
     let bytes_max = capacity * (frame_bytes + record_bytes) + (1 << 20);
-    StoreOptions { bytes_max, stack: 4, frame_bytes, tables: vec![table] }
+    StoreOptions { bytes_max, stack: 4, frame_bytes, max_length: 1, tables: vec![table] }
 }
 
 /// A few frames of noise.

@@ -31,7 +31,13 @@ pub fn options() -> StoreOptions {
         max_times_sampled: 3,
         ..main
     };
-    StoreOptions { bytes_max: RING_BYTES, stack: STACK, frame_bytes: FRAME_BYTES, tables: vec![main, other] }
+    StoreOptions {
+        bytes_max: RING_BYTES,
+        stack: STACK,
+        frame_bytes: FRAME_BYTES,
+        max_length: 255,
+        tables: vec![main, other],
+    }
 }
 
 /// A writer of one lane. Episodes have seven steps and a final observation.
@@ -163,7 +169,12 @@ fn newcomer(store: &mut Store) -> FuzzLane {
         let mut lane = FuzzLane::new(actor, u64::MAX, 0);
         match store.insert(&lane.chunk(4)) {
             Ok(inserted) if !inserted.duplicate && inserted.chunks_lost == 0 => return lane,
-            Ok(_) | Err(InsertError::NotContiguous { .. } | InsertError::OutOfEpisode { .. }) => {}
+            Ok(_)
+            | Err(
+                InsertError::Gap { .. }
+                | InsertError::NotContiguous { .. }
+                | InsertError::OutOfEpisode { .. },
+            ) => {}
             Err(error) => panic!("a new lane is refused: {error}"),
         }
     }

@@ -20,7 +20,7 @@ const STREAM: u8 = 1;
 /// Records, state, slots and marks of the stream get their checksums.
 const SEALED: u8 = 2;
 
-const MAGIC: &[u8; 8] = b"quivrep\x03";
+const MAGIC: &[u8; 8] = b"quivrep\x04";
 
 thread_local! {
     static DIRECTORY: TempDir = TempDir::new().expect("a directory for a file");

@@ -66,10 +66,13 @@ pub fn store(store: v1::Store) -> Result<StoreSpec, Invalid> {
     let actions = u16::try_from(store.actions).ok().filter(|&actions| actions > 0);
     within("tables", store.tables.len(), 1, TABLES_MAX)?;
     within("frame_bytes", store.frame_bytes as usize, 0, FRAME_BYTES_MAX)?;
+    let max_length = u8::try_from(store.max_length).ok().filter(|&length| length > 0);
+    let max_length = max_length.ok_or_else(|| Invalid::range("max_length", store.max_length, "1 to 255"))?;
     let options = StoreOptions {
         bytes_max: usize::try_from(store.bytes_max).unwrap_or(usize::MAX),
         stack: store.stack as usize,
         frame_bytes: store.frame_bytes as usize,
+        max_length,
         tables: store.tables.into_iter().map(table).collect::<Result<_, _>>()?,
     };
     let codec = store.codec.parse()?;
@@ -109,6 +112,7 @@ pub fn store_message(spec: &StoreSpec) -> v1::Store {
         frame_bytes: options.frame_bytes as u32,
         codec: codec.name().into(),
         actions: (*actions).into(),
+        max_length: options.max_length.into(),
         tables: options.tables.iter().map(table).collect(),
     }
 }
@@ -377,13 +381,24 @@ mod tests {
             priority_constant: 0.01,
             first_priority: 1.0,
         };
-        let options = StoreOptions { bytes_max: 1 << 20, stack: 4, frame_bytes: 7056, tables: vec![table] };
+        let options = StoreOptions {
+            bytes_max: 1 << 20,
+            stack: 4,
+            frame_bytes: 7056,
+            max_length: 3,
+            tables: vec![table],
+        };
         let spec = StoreSpec { options, codec: Codec::Zstd, actions: 18 };
         assert_eq!(store(store_message(&spec)), Ok(spec.clone()));
         let unknown = v1::Store { codec: "gzip".into(), ..store_message(&spec) };
         assert!(store(unknown).unwrap_err().to_string().contains("zstd"));
         let none = v1::Store { actions: 0, ..store_message(&spec) };
         assert_eq!(store(none).unwrap_err().to_string(), "actions is 0, must be 1 to 65535");
+        for max_length in [0, 256] {
+            let wrong = v1::Store { max_length, ..store_message(&spec) };
+            let expected = format!("max_length is {max_length}, must be 1 to 255");
+            assert_eq!(store(wrong).unwrap_err().to_string(), expected);
+        }
         let many = v1::Store { tables: vec![v1::Table::default(); 5], ..store_message(&spec) };
         assert_eq!(store(many).unwrap_err().to_string(), "tables is 5, must be 1 to 4");
     }

@@ -6,8 +6,15 @@ use crate::v1;
 
 /// The message of a status.
 pub fn status_message(status: &ShardStatus) -> v1::ShardStatus {
-    let Counters { chunks, duplicate_chunks, lost_chunks, steps, agent_steps, items_without_frames } =
-        status.counters;
+    let Counters {
+        chunks,
+        duplicate_chunks,
+        lost_chunks,
+        steps,
+        agent_steps,
+        items_without_frames,
+        surcharge,
+    } = status.counters;
     v1::ShardStatus {
         id: status.id.clone(),
         incarnation: status.incarnation,
@@ -22,6 +29,7 @@ pub fn status_message(status: &ShardStatus) -> v1::ShardStatus {
             agent_steps,
             inserts: status.inserts(),
             items_without_frames,
+            surcharge,
         }),
         tables: status.tables.iter().map(table_message).collect(),
         configured: status.configured,
@@ -67,6 +75,7 @@ pub fn status(message: v1::ShardStatus) -> ShardStatus {
             steps: counters.steps,
             agent_steps: counters.agent_steps,
             items_without_frames: counters.items_without_frames,
+            surcharge: counters.surcharge,
         },
         tables: message.tables.into_iter().take(TABLES_MAX).map(table).collect(),
     }
@@ -141,6 +150,7 @@ mod tests {
                 steps: 4,
                 agent_steps: 5,
                 items_without_frames: 6,
+                surcharge: 7,
             },
             tables: vec![table, TableStatus::default()],
         };

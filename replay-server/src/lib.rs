@@ -26,6 +26,8 @@ pub mod shared_shard;
 
 mod blocked;
 mod convert;
+mod insert_budget;
+mod insert_streams;
 mod message_bounds;
 mod refusal;
 mod router;

@@ -38,6 +38,7 @@ telemetry::metrics! {
         bytes_used: IntGauge = new.count("quiver_replay_bytes_used", "Bytes of the ring that hold chunks"),
         bytes_max: IntGauge = new.count("quiver_replay_bytes_max", "Size of the ring in bytes"),
         inserts: IntCounter = new.counter("quiver_replay_inserts_total", "Transitions stored"),
+        surcharge: IntCounter = new.counter("quiver_replay_surcharge_total", "Inserts charged for steps without items"),
         allowance: IntGauge =
             new.count("quiver_replay_insert_allowance", "Total number of inserts that the learner allows this shard"),
         agent_steps: IntCounter = new.counter("quiver_replay_agent_steps_total", "Agent steps stored: steps that have an action"),
@@ -112,6 +113,7 @@ impl Metrics {
         self.allowance.set(i64::try_from(status.allowance).unwrap_or(i64::MAX));
         for (counter, total) in [
             (&self.inserts, tables.inserts),
+            (&self.surcharge, counters.surcharge),
             (&self.agent_steps, counters.agent_steps),
             (&self.samples, tables.samples),
             (&self.chunks_stored, counters.chunks),

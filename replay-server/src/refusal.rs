@@ -99,6 +99,14 @@ pub enum Refusal {
     /// The number of streams is limited.
     #[error("this shard serves {most} {kind} streams at most: {remedy}")]
     TooManyStreams { kind: &'static str, most: usize, remedy: &'static str },
+    /// An actor has too many insert streams.
+    #[error(
+        "actor {actor} already has {most} insert streams to this shard, the maximum: close some, then retry"
+    )]
+    ActorStreams { actor: u32, most: usize },
+    /// There are too many streams without a hello, and a newer one took the place of this one.
+    #[error("{most} newer insert streams wait for their first message: send the hello at once, then retry")]
+    PendingStreams { most: usize },
     /// The shard has had no grant yet.
     #[error("no learner has configured this shard yet: start a learner with the shard's address")]
     NotConfigured,
@@ -196,16 +204,20 @@ impl Refusal {
                 }
                 InsertError::LanesFull { .. } => (Code::ResourceExhausted, Reason::Limit),
                 InsertError::NumberTooLarge(_)
+                | InsertError::Gap { .. }
                 | InsertError::NotContiguous { .. }
                 | InsertError::FrameSize { .. }
                 | InsertError::KeyFrame { .. }
                 | InsertError::Frames { .. }
                 | InsertError::ChunkSize { .. }
+                | InsertError::NoSteps
                 | InsertError::NoSuchTable { .. }
                 | InsertError::NotFinite { .. }
                 | InsertError::OutOfEpisode { .. }
                 | InsertError::ItemOrder { .. }
                 | InsertError::ItemRange { .. }
+                | InsertError::ItemLength { .. }
+                | InsertError::ItemOfEarlierChunk { .. }
                 | InsertError::ItemCrossesEnd { .. } => (Code::InvalidArgument, Reason::Invalid),
             },
             Refusal::Options(error) => match error {
@@ -215,6 +227,7 @@ impl Refusal {
                 | OptionsError::Name(_)
                 | OptionsError::Stack(_)
                 | OptionsError::FrameBytes(_)
+                | OptionsError::MaxLength
                 | OptionsError::BytesMax { .. }
                 | OptionsError::Number { .. } => (Code::InvalidArgument, Reason::Invalid),
             },
@@ -231,6 +244,10 @@ impl Refusal {
             // A retry may succeed: the caller or the network was slow.
             Refusal::FirstMessageTimeout(_) | Refusal::ReaderTimeout(_) => {
                 (Code::DeadlineExceeded, Reason::Limit)
+            }
+            // A shortage: there is room again when other streams end.
+            Refusal::ActorStreams { .. } | Refusal::PendingStreams { .. } => {
+                (Code::Unavailable, Reason::Limit)
             }
             Refusal::NoTicketKey | Refusal::Stopping => return (Code::Unavailable, None),
         };

@@ -16,6 +16,7 @@ use tonic::codegen::{Service, http};
 use tonic::server::{Grpc, NamedService};
 use tonic::{Request, Response, Status};
 
+use crate::insert_budget::bounded;
 use crate::message_bounds::{BoundedCodec, BoundedMessage};
 use crate::service::ReplayService;
 
@@ -66,6 +67,9 @@ async fn route(service: Arc<ReplayService>, request: http::Request<Body>) -> htt
     match method {
         "/Insert" => {
             let mut grpc = grpc(&service, INSERT_BYTES_MAX, SMALL_BYTES_MAX);
+            let budget = service.stream_budget();
+            let mut request = request.map(|body| bounded(body, budget.clone()));
+            request.extensions_mut().insert(budget);
             grpc.streaming(call!(insert), request).await
         }
         "/Sample" => {

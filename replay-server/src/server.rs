@@ -18,9 +18,10 @@ use tonic::service::Routes;
 
 use crate::blocked::BlockedCallers;
 use crate::config::{Config, Fsync};
+use crate::insert_streams::InsertStreams;
 use crate::metrics::Metrics;
 use crate::router::ReplayRouter;
-use crate::service::{ReplayService, ServiceState};
+use crate::service::{ReplayService, ServiceState, WRITERS_MAX};
 use crate::shard::Shard;
 use crate::shared_shard::{ShardDropped, SharedShard, WeakSharedShard};
 
@@ -82,6 +83,7 @@ impl BoundServer {
             started,
             blocked_callers,
             shard: shard.clone(),
+            insert_streams: InsertStreams::new(WRITERS_MAX),
             metrics,
             edge,
             stopping,

@@ -13,6 +13,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::blocked::BlockedCallers;
+use crate::insert_budget::{StreamBudget, shard_budget};
+use crate::insert_streams::InsertStreams;
 use crate::metrics::{GaugeGuard, Metrics};
 use crate::refusal::Refusal;
 use crate::shard::{Change, Shard};
@@ -20,10 +22,9 @@ use crate::shared_shard::SharedShard;
 use crate::writers::StreamEnd;
 use crate::{convert, sample_streams, writers};
 
-/// The most insert streams at once: one for each actor of a large run. Each can hold one message of
-/// [`INSERT_BYTES_MAX`](proto::limits::INSERT_BYTES_MAX) bytes, so this also bounds their memory, which is
+/// The most insert streams at once: one for each actor of a large run. `insert_budget` bounds what they hold, which is
 /// not part of --memory-limit.
-const WRITERS_MAX: usize = 1024;
+pub(crate) const WRITERS_MAX: usize = 1024;
 /// The most sample streams at once. A learner has a few, and a restarted one may overlap with its predecessor. Each can
 /// hold replies of up to [`SAMPLE_BYTES_MAX`](proto::limits::SAMPLE_BYTES_MAX) bytes.
 const SAMPLE_STREAMS_MAX: usize = 16;
@@ -47,6 +48,7 @@ pub(crate) struct ServiceState {
     pub started: Instant,
     pub blocked_callers: BlockedCallers,
     pub shard: SharedShard,
+    pub insert_streams: InsertStreams,
     pub metrics: Metrics,
     pub edge: Edge,
     /// Becomes true when the process is asked to stop.
@@ -105,7 +107,8 @@ impl ServiceState {
 /// Implements the RPCs of `quiver.v1.Replay`.
 pub struct ReplayService {
     context: ServiceState,
-    writers: Arc<Semaphore>,
+    /// What the messages of all insert streams may hold together.
+    insert_budget: Arc<Semaphore>,
     sample_streams: Arc<Semaphore>,
     snapshots: Arc<Semaphore>,
 }
@@ -115,10 +118,15 @@ impl ReplayService {
         let permits = |most| Arc::new(Semaphore::new(most));
         Self {
             context,
-            writers: permits(WRITERS_MAX),
+            insert_budget: shard_budget(),
             sample_streams: permits(SAMPLE_STREAMS_MAX),
             snapshots: permits(1),
         }
+    }
+
+    /// The budget of a new insert stream.
+    pub(crate) fn stream_budget(&self) -> Arc<StreamBudget> {
+        StreamBudget::new(self.insert_budget.clone())
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -170,9 +178,9 @@ impl ReplayService {
         if finished {
             self.context.run_finished.send_replace(true);
         }
+        let reached = status.inserts_charged() >= request.until_inserts;
         let shard = self.context.status_message(status);
-        if shard.counters.is_some_and(|counters| counters.inserts >= request.until_inserts) || wait.is_zero()
-        {
+        if reached || wait.is_zero() {
             return Ok(v1::GrantReply { shard: Some(shard) });
         }
         let what = format!("inserts by actors, up to {} in total", request.until_inserts);
@@ -281,10 +289,6 @@ async fn save(
     Ok(())
 }
 
-fn too_many_writers() -> Refusal {
-    Refusal::TooManyStreams { kind: "insert", most: WRITERS_MAX, remedy: "use fewer actors or more shards" }
-}
-
 fn too_many_sample_streams() -> Refusal {
     let remedy = "stop other clients that sample from it";
     Refusal::TooManyStreams { kind: "sample", most: SAMPLE_STREAMS_MAX, remedy }
@@ -302,15 +306,15 @@ impl Replay for ReplayService {
         &self,
         request: Request<Streaming<v1::InsertRequest>>,
     ) -> Result<Response<Self::InsertStream>, Status> {
-        let Ok(permit) = self.writers.clone().try_acquire_owned() else {
-            return Err(self.context.refuse(&too_many_writers()));
-        };
         let (replies, stream) = mpsc::channel(ACKNOWLEDGEMENTS_MAX);
         let context = self.context.clone();
+        let budget = request.extensions().get::<Arc<StreamBudget>>().cloned();
+        let budget = budget.unwrap_or_else(|| self.stream_budget());
+        let pending = context.insert_streams.enter();
         tokio::spawn(async move {
-            let _permit = permit;
             let _connected = GaugeGuard::new(&context.metrics.writers_connected);
-            context.stream(&replies, writers::serve(&context, request.into_inner(), &replies)).await;
+            let serving = writers::serve(&context, request.into_inner(), pending, &budget, &replies);
+            context.stream(&replies, serving).await;
         });
         Ok(Response::new(ReceiverStream::new(stream)))
     }

@@ -118,7 +118,7 @@ impl Shard {
         if configured.finished {
             return Ok(InsertDecision::Finished);
         }
-        if configured.store.table_counters().inserts >= configured.allowance {
+        if configured.store.inserts_charged() >= configured.allowance {
             return Ok(InsertDecision::Blocked { chunk, allowance: configured.allowance });
         }
         Ok(InsertDecision::Stored(configured.store.insert(&chunk)?))

@@ -179,7 +179,7 @@ impl SharedShard {
         Ok(*reached)
     }
 
-    /// Waits until the shard has at least this many inserts.
+    /// Waits until the shard has at least this many inserts, including the surcharge.
     pub async fn wait_for_inserts(&self, least: u64) -> Result<(), Refusal> {
         let reached = self.0.inserts.clone().wait_for(|&inserts| inserts >= least).await.is_ok();
         if reached { Ok(()) } else { Err(Refusal::Stopping) }
@@ -257,7 +257,7 @@ impl StatusChannels {
     fn publish(&self, status: &ShardStatus, verifies: bool) {
         let phase = ShardPhase { configured: status.configured, verifies, finished: status.finished };
         replace_if_changed(&self.phase, phase);
-        replace_if_changed(&self.inserts, status.inserts());
+        replace_if_changed(&self.inserts, status.inserts_charged());
         self.metrics.observe(status);
         if status.accepts_inserts() {
             self.turn.notify_one();

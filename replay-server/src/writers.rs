@@ -1,8 +1,9 @@
 //! One insert stream: hello, then chunk after chunk, each stored before the next is read.
 //!
 //! Backpressure on a writer is only here: it waits first until a learner has configured the shard, then with each chunk
-//! until there is allowance, in both cases without a time limit. While a chunk is blocked the stream is not read. This blocks the writer and keeps
-//! each stream at one chunk in the shard's memory.
+//! until there is allowance, in both cases without a time limit. While a chunk is blocked the stream is not read. This
+//! blocks the writer and keeps each stream at one chunk in the shard's memory. `insert_streams` bounds the streams, and
+//! `insert_budget` what they hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,8 @@ use tonic::{Status, Streaming};
 
 use crate::blocked::{ReplySender, WriterWait};
 use crate::convert;
+use crate::insert_budget::StreamBudget;
+use crate::insert_streams::PendingStream;
 use crate::refusal::Refusal;
 use crate::service::ServiceState;
 use crate::shard::{InsertDecision, WriterIdentity};
@@ -45,14 +48,21 @@ impl From<Refusal> for StreamEnd {
 pub(crate) async fn serve(
     context: &ServiceState,
     mut requests: Streaming<v1::InsertRequest>,
+    mut pending: PendingStream,
+    budget: &StreamBudget,
     replies: &ReplySender,
 ) -> Result<(), StreamEnd> {
-    let first = timeout(FIRST_MESSAGE_TIMEOUT, next(context, &mut requests));
-    let hello = match first.await.map_err(|_| Refusal::FirstMessageTimeout(FIRST_MESSAGE_TIMEOUT))?? {
+    let first = tokio::select! {
+        first = timeout(FIRST_MESSAGE_TIMEOUT, next(context, &mut requests)) => first,
+        refusal = pending.ended() => return Err(refusal.into()),
+    };
+    let hello = match first.map_err(|_| Refusal::FirstMessageTimeout(FIRST_MESSAGE_TIMEOUT))?? {
         Some(Message::Hello(hello)) => hello,
         _ => return Err(Refusal::ExpectedHello.into()),
     };
     let writer = convert::writer(hello)?;
+    let stream = pending.identify(writer.actor)?;
+    budget.set_actor(stream.budget.clone());
     let caller = format!("actor {}", writer.actor);
     let spec = admit(context, &writer, &caller, replies).await?;
     loop {

@@ -198,6 +198,65 @@ fn with_steps(count: usize) -> v1::Chunk {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_item_of_an_earlier_chunk_or_of_too_many_steps_is_refused() {
+    let store = v1::Store { max_length: 3, ..store() };
+    let (running, mut client) = Running::granted_store(store, 1000).await;
+    write(&mut client, 0..2).await;
+    let with_item = |first: u64, length: u8| v1::Chunk {
+        item_firsts: vec![first],
+        item_lengths: vec![length].into(),
+        item_priorities: vec![1.0],
+        ..chunk(0, 1, 0, 2)
+    };
+    for (first, length, part) in [
+        (6, 1, "item at step 6 of length 1 ends before its chunk, which begins at step 8"),
+        (6, 4, "item at step 6 has 4 steps, but the replay allows 3"),
+        (6, 255, "item at step 6 has 255 steps, but the replay allows 3"),
+    ] {
+        let writing = Writing::open(&mut client, hello(0, 1)).await;
+        writing.send(with_item(first, length)).await;
+        assert_status(&writing.refusal().await, Code::InvalidArgument, part);
+    }
+    let mut writing = Writing::open(&mut client, hello(0, 1)).await;
+    assert_eq!(writing.write(with_item(7, 3)).await.items, 1);
+    let other = v1::Store { max_length: 4, ..self::store() };
+    let changed = client.grant(grant_with(other, None)).await;
+    refused(changed, Code::FailedPrecondition, "created with max_length 3, not 4");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chunks_without_items_use_up_the_allowance() {
+    let store = v1::Store { max_length: 1, ..store() };
+    let (running, mut client) = Running::granted_store(store, 1).await;
+    let mut writing = Writing::open(&mut client, hello(1, 1)).await;
+    // Two steps are an insert, and those of 256 items are free.
+    let mut first = with_steps(514);
+    first.frames_crc32c = crc32c(&first.frames);
+    writing.write(first).await;
+    let mut more = with_steps(1);
+    set_flags(&mut more, 0, KEY_FRAME);
+    writing.send(v1::Chunk { sequence: 1, first_step: 514, ..more }).await;
+    until(async || running.metric("quiver_replay_writers_blocked") == 1.0).await;
+    assert_eq!(running.metric("quiver_replay_surcharge_total"), 1.0);
+    grant_store(&mut client, v1::Store { max_length: 1, ..self::store() }, 2).await;
+    assert_eq!(writing.stored().await.sequence, 1);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gap_beyond_the_bound_is_refused() {
+    let mut victim = Victim::new().await;
+    let far = |sequence: u64| move |chunk: &mut v1::Chunk| chunk.sequence = sequence;
+    for sequence in [(1 << 32) + 1, (1 << 62) - 1] {
+        victim
+            .refuses_spoilt(Code::InvalidArgument, "at most 4294967296 may be missing", far(sequence))
+            .await;
+    }
+    victim.still_serves_its_callers().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn columns_of_different_lengths_are_refused() {
     let mut victim = Victim::new().await;
     let spoils: [(&str, Spoil<v1::Chunk>); 12] = [
@@ -570,24 +629,60 @@ async fn a_stream_that_stops_half_way_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_streams_than_there_are_places_are_refused_until_some_are_free() {
+async fn one_actor_cannot_keep_the_others_out_with_streams() {
     let victim = Victim::new().await;
+    let mut client = victim.running.client();
+    let mut held = Vec::new();
+    for number in 0..300 {
+        if number % 32 == 0 {
+            client = victim.running.client();
+        }
+        held.push(Writing::open(&mut client, hello(1, 1)).await);
+    }
+    // Those beyond the bound are told to come back, and the others stay.
+    until(async || victim.running.metric("quiver_replay_writers_connected") == 257.0).await;
+    let excess = Writing::open(&mut client, hello(1, 1)).await.refusal().await;
+    assert_status(&excess, Code::Unavailable, "actor 1 already has 256 insert streams");
+    // Neither can streams that say nothing.
+    let (mut silent, mut senders) = (Vec::new(), Vec::new());
+    for number in 0..1100 {
+        if number % 32 == 0 {
+            client = victim.running.client();
+        }
+        let (requests, stream) = tokio::sync::mpsc::channel(1);
+        silent.push(client.insert(ReceiverStream::new(stream)).await.unwrap());
+        senders.push(requests);
+    }
+    let mut other = Writing::open(&mut client, hello(2, 1)).await;
+    other.write(chunk(2, 1, 0, 0)).await;
+    drop((held, silent, senders, other));
+    until(async || victim.running.metric("quiver_replay_writers_connected") == 1.0).await;
+    let mut victim = victim;
+    victim.before = state(&mut victim.client).await;
+    victim.still_serves_its_callers().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_streams_than_there_are_places_are_refused_until_some_are_free() {
+    let mut victim = Victim::new().await;
     let (mut others, mut client) = (Vec::new(), victim.running.client());
-    // The good writer has a place too.
+    // The good writer has a place too. Each actor has 256 at most.
     for number in 1..1024 {
         if number % 32 == 1 {
             client = victim.running.client();
         }
-        others.push(Writing::open(&mut client, hello(1, 1)).await);
+        let actor = 1 + number / 256;
+        let mut writing = Writing::open(&mut client, hello(actor, 1)).await;
+        // A chunk that is stored proves that the stream is admitted.
+        let lane = Some(v1::LaneKey { actor, incarnation: 1, lane: number });
+        writing.write(v1::Chunk { lane, ..with_steps(1) }).await;
+        others.push(writing);
     }
-    let (_requests, stream) = tokio::sync::mpsc::channel(1);
-    refused(
-        client.insert(ReceiverStream::new(stream)).await,
-        Code::ResourceExhausted,
-        "serves 1024 insert streams",
-    );
+    let excess = Writing::open(&mut client, hello(9, 1)).await.refusal().await;
+    assert!(excess.message().contains("serves 1024 insert streams"), "{excess:?}");
     assert_eq!(victim.running.refused("limit"), 1.0);
     drop(others);
     until(async || victim.running.metric("quiver_replay_writers_connected") == 1.0).await;
+    victim.before = state(&mut victim.client).await;
     victim.still_serves_its_callers().await;
 }

@@ -107,7 +107,7 @@ fn contents(
         page,
         "  inserts    {} ({inserts:.0}/s), {} more allowed",
         number(counts.inserts),
-        number(shard.allowance.saturating_sub(shard.inserts()))
+        number(shard.allowance.saturating_sub(shard.inserts_charged()))
     )?;
     writeln!(
         page,

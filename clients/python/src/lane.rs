@@ -9,9 +9,6 @@ use replay::{Chunk, InitialPriority, LaneKey, NewItem, Step, Taken};
 use crate::error::invalid;
 use crate::lease::{LanePosition, Lease};
 
-/// Maximum steps of an item.
-pub const LENGTH_MAX: u64 = 255;
-
 /// Maximum items that one frame may complete.
 pub const ITEMS_AT_ONCE: usize = CHUNK_ITEMS_MAX / 2;
 
@@ -22,6 +19,8 @@ pub struct Lane {
     frame_bytes: usize,
     encoder: Encoder,
     chunk_steps: usize,
+    /// Maximum steps of an item.
+    max_length: u64,
     steps: Vec<Step>,
     frames: Vec<u8>,
     items: Vec<NewItem>,
@@ -116,6 +115,7 @@ impl Lane {
             frame_bytes: spec.options.frame_bytes,
             encoder: Encoder::new(spec.codec, spec.options.frame_bytes),
             chunk_steps,
+            max_length: spec.options.max_length.into(),
             steps: Vec::new(),
             frames: Vec::new(),
             items: Vec::new(),
@@ -211,16 +211,27 @@ impl Lane {
         self.next_step += 1;
     }
 
+    /// Checks the length of items against the shard's configuration.
+    pub fn check_length(&self, length: u64) -> PyResult<()> {
+        if (1..=self.max_length).contains(&length) {
+            return Ok(());
+        }
+        Err(invalid(format!(
+            "length is {length}, must be 1 to {}, the max_length with which the shard was created",
+            self.max_length
+        )))
+    }
+
     pub fn item(&mut self, length: u64, priority: InitialPriority, table: u8) -> PyResult<()> {
         let (Episode::Between { first } | Episode::Open { first } | Episode::Ended { first }) = self.episode;
         if self.steps.is_empty() {
             return Err(invalid("add items before flush(), while their last frame is not sent yet"));
         }
         let steps = self.next_step - 1 - first;
-        if length == 0 || length > steps.min(LENGTH_MAX) {
-            let most = steps.min(LENGTH_MAX);
+        self.check_length(length)?;
+        if length > steps {
             return Err(invalid(format!(
-                "length is {length}, but there are {most} steps before the last frame"
+                "length is {length}, but there are {steps} steps before the last frame"
             )));
         }
         let first = self.next_step - 1 - length;

@@ -14,6 +14,7 @@ pub struct Store {
     frame_bytes: u32,
     codec: String,
     actions: u32,
+    max_length: u32,
     tables: Vec<Table>,
 }
 
@@ -33,9 +34,9 @@ struct Table {
 impl Store {
     /// Validates everything that does not depend on the shard.
     pub fn spec(self) -> PyResult<StoreSpec> {
-        let Self { bytes_max, stack, frame_bytes, codec, actions, tables } = self;
+        let Self { bytes_max, stack, frame_bytes, codec, actions, max_length, tables } = self;
         let tables = tables.into_iter().map(Table::message).collect();
-        let message = v1::Store { bytes_max, stack, frame_bytes, codec, actions, tables };
+        let message = v1::Store { bytes_max, stack, frame_bytes, codec, actions, tables, max_length };
         convert::store(message).map_err(invalid)
     }
 }

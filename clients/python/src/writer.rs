@@ -16,7 +16,7 @@ use value::priority::Priority;
 
 use crate::error::{ended, invalid};
 use crate::keeper::Keeper;
-use crate::lane::{EpisodePacker, ITEMS_AT_ONCE, LENGTH_MAX, Lane};
+use crate::lane::{EpisodePacker, ITEMS_AT_ONCE, Lane};
 use crate::lease::Lease;
 use crate::store::index;
 use crate::waiting::{deadline, runtime, wait};
@@ -123,9 +123,7 @@ impl Writer {
         let taken: Vec<Taken> = (0..steps).map(taken).collect::<PyResult<_>>()?;
         let priorities: Vec<InitialPriority> =
             (0..steps).map(|step| priority(priorities.map(|all| all[step]))).collect::<PyResult<_>>()?;
-        if !(1..=LENGTH_MAX).contains(&length) {
-            return Err(invalid(format!("length is {length}, must be 1 to {LENGTH_MAX}")));
-        }
+        self.lane.check_length(length)?;
         if length as usize * tables.len() > ITEMS_AT_ONCE {
             return Err(invalid(format!("length times tables must be {ITEMS_AT_ONCE} or less")));
         }

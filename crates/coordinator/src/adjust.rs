@@ -133,6 +133,8 @@ pub fn store_options(settings: &Settings, spec: &Spec) -> StoreOptions {
         bytes_max: settings.replay_bytes.0 as usize,
         stack: settings.frame_stack,
         frame_bytes: spec.observation.bytes(),
+        // An actor sends items of n steps, and shorter ones at the end of an episode.
+        max_length: u8::try_from(settings.n_step).unwrap_or(u8::MAX),
         tables: vec![table],
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Arithmetic only. Input are the shards' counters ([`RateController::update_status`]); output is whether a batch may be drawn
 //! and how many inserts each shard may accept. Counters belong to one incarnation, whatever its address: a shard that
-//! restarts empty starts from zero, one that moved continues, and nothing is counted twice.
+//! restarts empty starts from zero, one that moved continues, and nothing is counted twice. Inserts include what a shard
+//! charged for steps without items, which is nothing in an honest run.
 //!
 //! **Filling.** Nothing is drawn until the reachable shards hold `min_size` items, at the start and after a loss. At
 //! that moment the ratio starts: neither the filling nor anything before it owes updates.
@@ -160,7 +161,7 @@ impl RateController {
     pub fn update_status(&mut self, shard: usize, status: ShardStatus) {
         let known = &self.shards[shard];
         let same = known.has_answered && known.status.incarnation == status.incarnation;
-        let order = |status: &ShardStatus| (status.inserts(), status.counters.agent_steps);
+        let order = |status: &ShardStatus| (status.inserts_charged(), status.counters.agent_steps);
         if same && order(&status) < order(&known.status) {
             return;
         }
@@ -186,11 +187,11 @@ impl RateController {
         let agent_steps = counted.map_or(0, |counted| counted.agent_steps);
         // Saturating, because a faulty shard can report any number.
         let more = |now: u64, before: u64, sum: u64| sum.saturating_add(now.saturating_sub(before));
-        self.inserts = more(status.inserts(), inserts.unwrap_or(0), self.inserts);
+        self.inserts = more(status.inserts_charged(), inserts.unwrap_or(0), self.inserts);
         self.agent_steps = more(status.counters.agent_steps, agent_steps, self.agent_steps);
         self.counted.push(IncarnationCount {
             incarnation: status.incarnation,
-            inserts: inserts.max(Some(status.inserts())),
+            inserts: inserts.max(Some(status.inserts_charged())),
             agent_steps: agent_steps.max(status.counters.agent_steps),
         });
         inserts.is_none()
@@ -249,7 +250,7 @@ impl RateController {
         let each = (room / self.present_count().max(1)).max(room.min(FEW_INSERTS));
         known.has_answered.then(|| Allowance {
             incarnation: known.status.incarnation,
-            inserts: known.status.inserts().saturating_add(each),
+            inserts: known.status.inserts_charged().saturating_add(each),
         })
     }
 
@@ -260,7 +261,7 @@ impl RateController {
             Err(BlockedOn::Filling { items, min_size }) => min_size.saturating_sub(items),
             _ => 1,
         };
-        let known = self.shards[shard].status.inserts();
+        let known = self.shards[shard].status.inserts_charged();
         known.saturating_add((missing / self.present_count().max(1)).max(1))
     }
 

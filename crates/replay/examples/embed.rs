@@ -28,7 +28,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         first_priority: 1.0,
     };
     // An observation is one byte, the cell; a state is one observation.
-    let options = StoreOptions { bytes_max: 1 << 20, stack: 1, frame_bytes: 1, tables: vec![table] };
+    let options =
+        StoreOptions { bytes_max: 1 << 20, stack: 1, frame_bytes: 1, max_length: 1, tables: vec![table] };
     let mut store = Store::new(options, 1)?;
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     let mut values = [0.0; CELLS];

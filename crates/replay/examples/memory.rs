@@ -42,8 +42,13 @@ fn main() {
         priority_constant: 0.001,
         ..testing::table("main")
     };
-    let options =
-        StoreOptions { bytes_max: 8 << 30, stack: 4, frame_bytes: FRAME_BYTES, tables: vec![table] };
+    let options = StoreOptions {
+        bytes_max: 8 << 30,
+        stack: 4,
+        frame_bytes: FRAME_BYTES,
+        max_length: 1,
+        tables: vec![table],
+    };
     let mut store = Store::new(options, 1).unwrap();
     let (mut inserting, mut frame_bytes, mut steps) = (0.0, 0, 0);
     while store.tables()[0].counters().evicted == 0 {

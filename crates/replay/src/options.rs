@@ -81,6 +81,8 @@ pub struct StoreOptions {
     pub stack: usize,
     /// Size of an unpacked frame. Also bounds the size of a packed one.
     pub frame_bytes: usize,
+    /// The most steps of an item. Bounds the work that a chunk can cause.
+    pub max_length: u8,
     /// The tables, at least one.
     pub tables: Vec<TableOptions>,
 }
@@ -98,6 +100,9 @@ impl StoreOptions {
         }
         if !(1..=u32::MAX as usize / 2).contains(&self.frame_bytes) {
             return Err(OptionsError::FrameBytes(self.frame_bytes));
+        }
+        if self.max_length == 0 {
+            return Err(OptionsError::MaxLength);
         }
         let least =
             crate::store::record::bytes(self.stack + 1, 1, self.packed_bytes_max() * (self.stack + 1));
@@ -153,6 +158,8 @@ pub enum OptionsError {
     Stack(usize),
     #[error("frame_bytes must be from 1 to 2147483647, got {0}")]
     FrameBytes(usize),
+    #[error("max_length must be from 1 to 255, got 0")]
+    MaxLength,
     /// The ring is too small for one transition.
     #[error("bytes_max must be at least {least} to hold one transition, got {given}: raise replay_bytes")]
     BytesMax { given: usize, least: usize },

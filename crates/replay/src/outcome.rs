@@ -19,6 +19,8 @@ pub struct Counters {
     pub agent_steps: u64,
     /// Items dropped on arrival because frames that they need were lost or reclaimed.
     pub items_without_frames: u64,
+    /// Inserts charged for steps without items, see [`Store::insert`](crate::Store::insert).
+    pub surcharge: u64,
 }
 
 /// Totals of one table since the store's incarnation began. They only grow, except `samples`: `Store::undo_draws` takes

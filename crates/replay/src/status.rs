@@ -64,7 +64,12 @@ impl ShardStatus {
 
     /// Whether a chunk would be accepted now.
     pub fn accepts_inserts(&self) -> bool {
-        self.configured && !self.finished && self.inserts() < self.allowance
+        self.configured && !self.finished && self.inserts_charged() < self.allowance
+    }
+
+    /// What counts against the allowance: the inserts, and the surcharge for steps without items.
+    pub fn inserts_charged(&self) -> u64 {
+        self.inserts().saturating_add(self.counters.surcharge)
     }
 
     /// The table that a learner samples from; an empty one before the shard is configured.

@@ -30,6 +30,7 @@ pub(crate) mod record;
 pub(crate) mod slot;
 pub(crate) mod state;
 pub(crate) mod table;
+pub(crate) mod window;
 
 mod reclaim;
 mod recover;
@@ -37,6 +38,7 @@ pub mod reliability;
 mod sample;
 mod save;
 mod storage;
+mod surcharge;
 
 pub mod directory;
 pub mod inspect;
@@ -56,10 +58,12 @@ use insert::{Accepted, InsertError, Validation, validate};
 use item::ItemView;
 use lanes::Lanes;
 use log::Log;
-use record::{Header, ItemRecord, NO_KEY, StepRecord};
+use record::{Header, ItemRecord, StepRecord};
 use slot::SLOT;
 use state::{State, StatePage, TableState};
+use surcharge::UnpaidSteps;
 use table::{Origin, Table};
+use window::{Lead, Window};
 
 /// One replay shard's contents.
 pub struct Store {
@@ -69,11 +73,13 @@ pub struct Store {
     log: Log,
     lanes: Lanes,
     tables: Vec<Table>,
-    counters: Counters,
+    pub(crate) counters: Counters,
     state: StatePage,
     /// Scratch space of `insert`, kept to avoid allocating.
     steps: Vec<StepRecord>,
     items: Vec<ItemRecord>,
+    window: Window,
+    unpaid: UnpaidSteps,
 }
 
 /// Names of the files of a store.
@@ -121,9 +127,22 @@ impl Store {
         } else {
             Log::recover(log_memory, salt, oldest, newest, lost)
         };
-        let (counters, steps, items) = (Counters::default(), Vec::new(), Vec::new());
-        let mut store =
-            Store { options, incarnation, storage, log, lanes, tables, counters, state, steps, items };
+        let counters = Counters::default();
+        let (steps, items, window) = (Vec::new(), Vec::new(), Window::default());
+        let mut store = Store {
+            options,
+            incarnation,
+            storage,
+            log,
+            lanes,
+            tables,
+            counters,
+            state,
+            steps,
+            items,
+            window,
+            unpaid: UnpaidSteps::default(),
+        };
         let recovered = if is_new { Recovered::default() } else { store.recover(found, damaged) };
         store.write_state();
         Ok((store, recovered))
@@ -131,11 +150,14 @@ impl Store {
 
     /// Stores a chunk, all of it or nothing.
     ///
-    /// A chunk that was stored before is dropped and reported as a duplicate, unless it differs from the stored one. A gap in the sequence numbers is counted,
-    /// and no item spans it. An item whose frames are no longer stored is dropped and counted. Any other error refuses
-    /// the whole chunk. Takes amortised constant time per step and item, plus the sampler's time.
+    /// A chunk that was stored before is dropped and reported as a duplicate, unless it differs from the stored one. A gap
+    /// in the sequence numbers is counted, and no item spans it. Steps that no item pays for are counted in
+    /// [`Counters::surcharge`]. An item whose frames are no longer stored is dropped and counted. Any other error refuses
+    /// the whole chunk. Takes constant time per step and item of the chunk and per chunk and item that it displaces, plus
+    /// the [reach](window::reach) of its items, plus the sampler's time.
     pub fn insert(&mut self, chunk: &Chunk) -> Result<Inserted, InsertError> {
-        let verdict = validate(&self.lanes, &self.log, &self.options, chunk, &mut self.steps)?;
+        let verdict =
+            validate(&self.lanes, &self.log, &self.options, chunk, &mut self.steps, &mut self.window)?;
         let Validation::New(accepted) = verdict else {
             self.counters.duplicate_chunks += 1;
             self.write_state();
@@ -145,6 +167,7 @@ impl Store {
         let offset = self.make_room(bytes);
         // After room was made, which may have dropped the lane's newest chunk.
         let before = self.lanes.cursor(chunk.lane).map_or(0, |cursor| cursor.chunk);
+        self.window.drop_until(self.log.numbers().start);
         let previous = self.log.entry(accepted.previous).map_or(0, |_| accepted.previous);
         let (newest_item, floor) = self.insert_items(chunk, &accepted, previous);
         let (phase, phase_steps) = accepted.phase.to_bytes();
@@ -175,10 +198,13 @@ impl Store {
             chunks_lost: lost,
         };
         self.counters.chunks += 1;
-        self.counters.lost_chunks += lost;
+        // The only total that grows by a number that a writer states: it must stay one that the state may hold.
+        self.counters.lost_chunks = (self.counters.lost_chunks + lost).min(insert::NUMBER_MAX - 1);
         self.counters.steps += chunk.steps.len() as u64;
         self.counters.agent_steps += chunk.steps.iter().filter(|step| step.taken.is_some()).count() as u64;
         self.counters.items_without_frames += inserted.items_without_frames;
+        let steps = chunk.steps.len() as u64;
+        self.counters.surcharge += self.unpaid.charge(steps, kept, self.options.max_length);
         self.commit();
         Ok(inserted)
     }
@@ -288,8 +314,19 @@ impl Store {
         self.log.numbers()
     }
 
+    /// How many steps, chunks and items were visited so far by look-ups along chains of chunks.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn walked(&self) -> u64 {
+        self.log.walked()
+    }
+
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// What counts against the allowance: the inserts of all tables, and the surcharge for steps without items.
+    pub fn inserts_charged(&self) -> u64 {
+        self.table_counters().inserts.saturating_add(self.counters.surcharge)
     }
 
     /// The sum of the counters of all tables.
@@ -310,13 +347,15 @@ impl Store {
 
     fn view(&self, table: usize, slot: u32) -> ItemView<'_> {
         let from = &self.tables[table];
-        let Origin { chunk, at } = from.origin(slot);
+        let origin = from.origin(slot);
+        let Origin { chunk, at, .. } = origin;
         let record = self.log.record(chunk).expect("an item does not outlive its chunks");
         let generation = from.number(slot);
         ItemView {
             key: ItemKey { incarnation: self.incarnation, slot, generation },
             log: &self.log,
             chunk,
+            first_chunk: origin.first_chunk(),
             record: &record.items()[at as usize],
             stack: self.options.stack,
             priority: from.priority(slot),
@@ -336,7 +375,9 @@ impl Store {
         self.items.clear();
         for &NewItem { first, length, priority, table } in &chunk.items {
             newest_item = first;
-            let Some(back) = self.back(chunk, previous, first) else { continue };
+            let Some(Lead { back, chunk: first_chunk }) = self.window.lead(&self.options, first) else {
+                continue;
+            };
             floor = first - u64::from(back);
             let index = usize::from(table);
             if let Some(victim) = self.tables[index].victim() {
@@ -354,7 +395,9 @@ impl Store {
                 InitialPriority::Largest => into.largest_priority,
             };
             into.raise_largest_priority(priority);
-            let origin = Origin { chunk: number, at: self.items.len() as u32 };
+            // The entries of more chunks than this would not fit into the memory of any machine.
+            let span = u32::try_from(number - first_chunk).expect("fewer than 2^32 chunks are stored");
+            let origin = Origin { chunk: number, at: self.items.len() as u32, span };
             let generation = into.next_number;
             let slot = into.push(origin, priority, 0);
             into.counters.inserts += 1;
@@ -362,20 +405,6 @@ impl Store {
             self.items.push(ItemRecord { number: generation, first, priority, slot, back, length, table });
         }
         (newest_item, floor)
-    }
-
-    /// How many steps before `first` an item at `first` needs. `None` if not all of them are stored.
-    fn back(&self, chunk: &Chunk, previous: u64, first: u64) -> Option<u16> {
-        let step = |number: u64| match number.checked_sub(chunk.first_step) {
-            Some(index) => self.steps.get(index as usize),
-            None => self.log.step(previous, number),
-        };
-        let before = (self.options.stack - 1).min(usize::from(step(first)?.since_start)) as u64;
-        let start = first.checked_sub(before)?;
-        let since_key = step(start).map(|step| step.since_key).filter(|&since| since != NO_KEY)?;
-        let from = start.checked_sub(since_key.into())?;
-        step(from)?;
-        Some((first - from) as u16)
     }
 
     /// Completes a change: reclaims chunks that are not needed, updates the samplers, and writes the state for

@@ -18,9 +18,15 @@ use crate::{
 
 pub use lane::LaneBuilder;
 
-/// One table `main`, room for plenty, frames of up to 8 bytes in stacks of 4.
+/// One table `main`, room for plenty, frames of up to 8 bytes in stacks of 4, items of any length.
 pub fn options() -> StoreOptions {
-    StoreOptions { bytes_max: 1 << 20, stack: 4, frame_bytes: 8, tables: vec![table("main")] }
+    StoreOptions {
+        bytes_max: 1 << 20,
+        stack: 4,
+        frame_bytes: 8,
+        max_length: 255,
+        tables: vec![table("main")],
+    }
 }
 
 /// A table of 1000 items whose weights equal their priorities.

@@ -5,12 +5,11 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::warn;
@@ -19,6 +18,7 @@ use crate::address::Address;
 use crate::connection::{Connection, PREFACE_TIMEOUT, Socket};
 use crate::edge::Edge;
 use crate::gate::Gate;
+use crate::slots::{NoSlot, Slots};
 
 /// Maximum open connections: several times a thousand actors, and room for as many silent connections.
 pub(crate) const CONNECTIONS_MAX: usize = 4096;
@@ -64,8 +64,8 @@ impl Sockets {
     }
 }
 
-/// Accepts connections forever. Connections beyond `limit` are closed at once. A connection holds its slot from before
-/// the TLS handshake.
+/// Accepts connections forever. Connections beyond `limit`, or beyond half of it from one address, are closed at once. A
+/// connection holds its slot from before the TLS handshake.
 pub(crate) async fn accept(
     sockets: &Sockets,
     limit: usize,
@@ -74,7 +74,7 @@ pub(crate) async fn accept(
     accepted: mpsc::Sender<Connection>,
     dropped: watch::Receiver<bool>,
 ) {
-    let slots = Arc::new(Semaphore::new(limit));
+    let slots = Slots::new(limit);
     let mut handshakes = JoinSet::new();
     loop {
         let socket = tokio::select! {
@@ -90,9 +90,16 @@ pub(crate) async fn accept(
                 continue;
             }
         };
-        let Ok(slot) = slots.clone().try_acquire_owned() else {
-            edge.connections_beyond_limit.inc();
-            continue;
+        let slot = match slots.take(socket.address().map(|address| address.ip())) {
+            Ok(slot) => slot,
+            Err(NoSlot::Full) => {
+                edge.connections_beyond_limit.inc();
+                continue;
+            }
+            Err(NoSlot::Address) => {
+                edge.connections_of_address.inc();
+                continue;
+            }
         };
         let (dropped, edge, gate, accepted) = (dropped.clone(), edge.clone(), gate.clone(), accepted.clone());
         // Each handshake runs in its own task, so a client that does not answer delays no other.
@@ -206,14 +213,14 @@ mod tests {
             let held = [connections.recv().await, connections.recv().await];
             let mut third = connect().await;
             assert_eq!(third.read(&mut [0]).await.unwrap(), 0);
-            assert_eq!((edge.connections_beyond_limit.get(), edge.connections.get()), (1, 2));
+            assert_eq!((edge.connections_of_address.get(), edge.connections.get()), (1, 2));
             drop(held);
             let _fourth = connect().await;
             assert!(connections.recv().await.is_some());
         };
         let gate = Gate::open();
         tokio::select! {
-            () = accept(&sockets, 2, &edge, &gate, accepted, dropped) => panic!("accept returned"),
+            () = accept(&sockets, 4, &edge, &gate, accepted, dropped) => panic!("accept returned"),
             () = scenario => {}
         }
     }

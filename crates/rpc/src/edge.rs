@@ -19,11 +19,16 @@ use tower::Layer;
 
 use crate::connection::CutOff;
 use crate::gate::REASONS;
+use crate::role::CallGroup;
 
-/// Maximum requests whose answer has not begun, over all connections. A shard serves one learner with a few requests in
-/// flight; a learner serves a few for each joining actor. Times the largest message, this bounds the memory that
-/// partially received requests can hold.
-const REQUESTS_MAX: usize = 256;
+/// Maximum requests of actors, and for health and reflection, whose answer has not begun, over all connections. A learner
+/// serves a few for each joining actor. Times the largest message, this bounds the memory that partially received
+/// requests can hold.
+const ACTOR_REQUESTS_MAX: usize = 256;
+/// The same for the learner's requests to a shard, of which a few are in flight. No actor can use up these.
+const LEARNER_REQUESTS_MAX: usize = 64;
+/// The same for operators.
+const ADMIN_REQUESTS_MAX: usize = 32;
 
 /// How long a request may take until its answer begins. A grant waits at most 10 s. A partially received request holds
 /// its permit no longer than this.
@@ -34,6 +39,7 @@ const REQUEST_TIME_MAX: Duration = Duration::from_secs(15);
 pub struct Edge {
     pub(crate) connections: IntGauge,
     pub(crate) connections_beyond_limit: IntCounter,
+    pub(crate) connections_of_address: IntCounter,
     pub(crate) accept_errors: IntCounter,
     pub(crate) cut_off: CutOff,
     too_large: IntCounter,
@@ -41,7 +47,34 @@ pub struct Edge {
     malformed: IntCounter,
     too_many: IntCounter,
     pub(crate) requests_refused: IntCounterVec,
-    requests: Arc<Semaphore>,
+    requests: RequestPermits,
+}
+
+/// The permits of each [`CallGroup`].
+#[derive(Clone)]
+struct RequestPermits {
+    learner: Arc<Semaphore>,
+    admin: Arc<Semaphore>,
+    actors: Arc<Semaphore>,
+}
+
+impl RequestPermits {
+    fn new() -> Self {
+        let permits = |most| Arc::new(Semaphore::new(most));
+        Self {
+            learner: permits(LEARNER_REQUESTS_MAX),
+            admin: permits(ADMIN_REQUESTS_MAX),
+            actors: permits(ACTOR_REQUESTS_MAX),
+        }
+    }
+
+    fn of(&self, path: &str) -> &Semaphore {
+        match CallGroup::of(path) {
+            CallGroup::Learner => &self.learner,
+            CallGroup::Admin => &self.admin,
+            CallGroup::Actors => &self.actors,
+        }
+    }
 }
 
 impl Edge {
@@ -50,7 +83,7 @@ impl Edge {
         let connections = IntGauge::new("quiver_rpc_connections", "Open connections")?;
         let refused = Opts::new(
             "quiver_rpc_connections_refused_total",
-            "Connections closed before their first request, by reason",
+            "Connections closed before their first authorized call, by reason",
         );
         let refused = IntCounterVec::new(refused, &["reason"])?;
         let accept_errors =
@@ -69,18 +102,20 @@ impl Edge {
         Ok(Self {
             connections,
             connections_beyond_limit: refused.with_label_values(&["limit"]),
+            connections_of_address: refused.with_label_values(&["address"]),
             accept_errors,
             cut_off: CutOff {
                 silent: refused.with_label_values(&["silent"]),
                 not_http2: refused.with_label_values(&["not_http2"]),
                 not_tls: refused.with_label_values(&["tls"]),
+                no_call: refused.with_label_values(&["no_call"]),
             },
             too_large: messages.with_label_values(&["too_large"]),
             compressed: messages.with_label_values(&["compressed"]),
             malformed: messages.with_label_values(&["malformed"]),
             too_many: messages.with_label_values(&["too_many"]),
             requests_refused,
-            requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
+            requests: RequestPermits::new(),
         })
     }
 
@@ -132,11 +167,11 @@ pub struct Guarded<S> {
 
 type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-impl<S, Request, Body> Service<Request> for Guarded<S>
+impl<S, In, Body> Service<http::Request<In>> for Guarded<S>
 where
-    S: Service<Request, Response = http::Response<Body>> + Clone + Send + 'static,
+    S: Service<http::Request<In>, Response = http::Response<Body>> + Clone + Send + 'static,
     S::Future: Send,
-    Request: Send + 'static,
+    In: Send + 'static,
     Body: Default + Send,
 {
     type Response = http::Response<Body>;
@@ -147,10 +182,10 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request) -> Self::Future {
+    fn call(&mut self, request: http::Request<In>) -> Self::Future {
         let (mut inner, edge) = (self.inner.clone(), self.edge.clone());
         Box::pin(async move {
-            let Ok(_permit) = edge.requests.try_acquire() else {
+            let Ok(_permit) = edge.requests.of(request.uri().path()).try_acquire() else {
                 edge.too_many.inc();
                 return Ok(Status::unavailable("too many concurrent requests: retry later").into_http());
             };
@@ -198,19 +233,42 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_beyond_the_limit_are_unavailable() {
+    async fn half_sent_requests_of_actors_leave_room_for_learner_and_admin() {
         let edge = edge();
-        let answer = service_fn(async |_: ()| Ok::<_, std::convert::Infallible>(http::Response::new(())));
+        // A half-sent request: its handler waits for the rest.
+        let answer = service_fn(async |request: http::Request<bool>| {
+            if !request.into_body() {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, std::convert::Infallible>(http::Response::new(()))
+        });
         let guarded = edge.layer(answer);
-        let call = async || {
-            let response = guarded.clone().oneshot(()).await.unwrap();
-            Status::from_header_map(response.headers()).map(|status| status.code())
+        let call = |path: &str, complete: bool| {
+            let request = http::Request::builder().uri(path).body(complete).unwrap();
+            let guarded = guarded.clone();
+            async move {
+                let response = guarded.oneshot(request).await.unwrap();
+                Status::from_header_map(response.headers()).map(|status| status.code())
+            }
         };
-        assert_eq!(call().await, None);
-        let all = edge.requests.acquire_many(REQUESTS_MAX as u32).await.unwrap();
-        assert_eq!(call().await, Some(Code::Unavailable));
-        assert_eq!(edge.too_many.get(), 1);
-        drop(all);
-        assert_eq!(call().await, None);
+        let (join, health) = ("/quiver.v1.Learner/Join", "/grpc.health.v1.Health/Check");
+        assert_eq!(call(join, true).await, None);
+        let paths = [join, health].into_iter().cycle();
+        let half: Vec<_> =
+            paths.take(ACTOR_REQUESTS_MAX).map(|path| tokio::spawn(call(path, false))).collect();
+        while edge.requests.actors.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(call(join, true).await, Some(Code::Unavailable));
+        assert_eq!(call(health, true).await, Some(Code::Unavailable));
+        assert_eq!(edge.too_many.get(), 2);
+        for method in ["Replay/Grant", "Replay/Info", "Replay/Sample", "Replay/Inspect", "Learner/Adjust"] {
+            assert_eq!(call(&format!("/quiver.v1.{method}"), true).await, None, "{method}");
+        }
+        for one in half {
+            one.abort();
+            one.await.unwrap_err();
+        }
+        assert_eq!(call(join, true).await, None);
     }
 }

@@ -12,6 +12,7 @@ use std::collections::HashSet;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
@@ -39,12 +40,14 @@ const SCHEME: &[u8] = b"Bearer ";
 const PATH_LOGGED_MAX: usize = 80;
 
 /// The other end of a connection.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Peer {
     /// The peer's address; `None` on a socket file.
     pub address: Option<SocketAddr>,
     /// Roles in the peer's certificate; empty without a certificate.
     pub roles: Roles,
+    /// Set by the first authorized call.
+    pub(crate) has_called: Arc<AtomicBool>,
 }
 
 /// Authenticates connections and requests of a server.
@@ -114,9 +117,14 @@ impl Gate {
     /// The roles of a caller that may make this request.
     fn authorize<Body>(&self, request: &http::Request<Body>) -> Result<Roles, Status> {
         let path = request.uri().path();
-        let Some(authenticator) = self.0.as_deref() else { return Ok(Roles::all()) };
-        let peer = request.extensions().get::<Peer>().copied().unwrap_or_default();
-        authenticator.authorize(request.headers(), peer, path).map_err(|refusal| {
+        let peer = request.extensions().get::<Peer>().cloned().unwrap_or_default();
+        let Some(authenticator) = self.0.as_deref() else {
+            peer.has_called.store(true, Ordering::Relaxed);
+            return Ok(Roles::all());
+        };
+        let authorized = authenticator.authorize(request.headers(), &peer, path);
+        peer.has_called.fetch_or(authorized.is_ok(), Ordering::Relaxed);
+        authorized.map_err(|refusal| {
             authenticator.refused.with_label_values(&[refusal.reason()]).inc();
             if authenticator.is_first(peer.address, refusal.reason()) {
                 let method: String =
@@ -130,7 +138,7 @@ impl Gate {
 }
 
 impl Authenticator {
-    fn authorize(&self, headers: &http::HeaderMap, peer: Peer, path: &str) -> Result<Roles, Refusal> {
+    fn authorize(&self, headers: &http::HeaderMap, peer: &Peer, path: &str) -> Result<Roles, Refusal> {
         let roles = match headers.get(http::header::AUTHORIZATION) {
             Some(shown) => {
                 let (scheme, token) =

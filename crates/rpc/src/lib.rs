@@ -3,6 +3,7 @@
 
 mod accept;
 mod connection;
+mod slots;
 
 pub mod address;
 pub mod backoff;

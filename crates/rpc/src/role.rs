@@ -108,6 +108,28 @@ fn caller_of(path: &str) -> Option<&'static [Role]> {
     })
 }
 
+/// Who needs a call. Each group has request permits of its own, so that none can use up those of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallGroup {
+    /// Calls of a learner to its shards.
+    Learner,
+    /// Calls of operators.
+    Admin,
+    /// Calls of actors, and of any role: health and reflection.
+    Actors,
+}
+
+impl CallGroup {
+    /// The group of a path. Unlike a role it is known of callers without secrets too.
+    pub fn of(path: &str) -> Self {
+        match caller_of(path) {
+            Some(roles) if roles.contains(&Role::Learner) => CallGroup::Learner,
+            Some(roles) if !roles.contains(&Role::Actor) => CallGroup::Admin,
+            _ => CallGroup::Actors,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,6 +168,18 @@ mod tests {
         assert!(both.may_call("/quiver.v1.Replay/Insert") && both.may_call("/quiver.v1.Replay/Sample"));
         assert!(!both.may_call("/quiver.v1.Replay/Snapshot") && both.may_call(reflection));
         assert_eq!(both.to_string(), "actor+learner");
+    }
+
+    #[test]
+    fn an_actor_has_no_call_in_the_group_of_learner_or_admin() {
+        let actor = Roles::default().with(Role::Actor);
+        for method in ["Learner/Join", "Replay/Insert", "Replay/Grant", "Replay/Info", "Replay/Snapshot"] {
+            let path = format!("/quiver.v1.{method}");
+            assert_eq!(actor.may_call(&path), CallGroup::of(&path) == CallGroup::Actors, "{method}");
+        }
+        assert_eq!(CallGroup::of("/quiver.v1.Replay/Info"), CallGroup::Learner);
+        assert_eq!(CallGroup::of("/quiver.v1.Learner/Adjust"), CallGroup::Admin);
+        assert_eq!(CallGroup::of("/grpc.health.v1.Health/Check"), CallGroup::Actors);
     }
 
     #[test]

@@ -92,6 +92,7 @@ pub(super) fn check_same(ours: &StoreSpec, theirs: &StoreSpec) -> Result<(), Ref
             ("bytes_max", options.bytes_max.to_string()),
             ("stack", options.stack.to_string()),
             ("frame_bytes", options.frame_bytes.to_string()),
+            ("max_length", options.max_length.to_string()),
             ("codec", spec.codec.to_string()),
             ("actions", spec.actions.to_string()),
             ("number of tables", options.tables.len().to_string()),

@@ -6,7 +6,13 @@ use value::priority::Priority;
 use super::*;
 
 fn spec() -> StoreSpec {
-    let options = StoreOptions { bytes_max: 10_000, stack: 2, frame_bytes: 8, tables: vec![table("replay")] };
+    let options = StoreOptions {
+        bytes_max: 10_000,
+        stack: 2,
+        frame_bytes: 8,
+        max_length: 3,
+        tables: vec![table("replay")],
+    };
     StoreSpec { options, codec: Codec::None, actions: 2 }
 }
 
@@ -99,6 +105,21 @@ fn a_chunk_is_handed_back_until_there_is_allowance() {
     assert_eq!(shard.status().allowance, 1);
     shard.grant(&learner(1), None, allow(&shard, 100), true).unwrap();
     assert_eq!(shard.insert(chunk(3, 1.0)), Ok(InsertDecision::Finished));
+}
+
+#[test]
+fn chunks_without_items_use_up_the_allowance() {
+    let mut shard = shard();
+    shard.grant(&learner(1), Some(spec()), allow(&shard, 1), false).unwrap();
+    let bare = |sequence| Chunk { items: vec![], ..chunk(sequence, 1.0) };
+    let taken = (0..).take_while(|&sequence| stored(shard.insert(bare(sequence)))).count();
+    // Four steps are an insert, and those of 256 items are free.
+    assert_eq!(taken, 4 * 257);
+    let status = shard.status();
+    assert_eq!((status.inserts(), status.inserts_charged(), status.accepts_inserts()), (0, 1, false));
+    // The learner grants more from there.
+    shard.grant(&learner(1), None, allow(&shard, 2), false).unwrap();
+    assert!(stored(shard.insert(bare(taken as u64))));
 }
 
 #[test]
@@ -238,7 +259,8 @@ const LARGE: usize = 100;
 fn large(max_times_sampled: u32) -> Shard {
     const FRAME_BYTES: usize = 2 << 20;
     let tables = vec![TableOptions { max_times_sampled, ..table("replay") }];
-    let options = StoreOptions { bytes_max: 8 << 20, stack: 1, frame_bytes: FRAME_BYTES, tables };
+    let options =
+        StoreOptions { bytes_max: 8 << 20, stack: 1, frame_bytes: FRAME_BYTES, max_length: 255, tables };
     let mut shard = granted(StoreSpec { options, ..spec() }, 100);
     for sequence in 0..2 {
         assert!(stored(shard.insert(chunk_of(&vec![0; FRAME_BYTES], sequence, 1.0))));

@@ -173,6 +173,7 @@ pub fn store_of(tables: Vec<v1::Table>) -> v1::Store {
         frame_bytes: FRAME_BYTES as u32,
         codec: "none".into(),
         actions: ACTIONS.into(),
+        max_length: 255,
         tables,
     }
 }

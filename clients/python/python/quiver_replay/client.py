@@ -81,6 +81,7 @@ class Client:
         codec: str = "delta",
         run: Optional[str] = None,
         inserts_max: Optional[int] = None,
+        max_length: int = 255,
     ) -> None:
         """Configures the shard: `actions` discrete actions, states of `stack` frames, 1 to 4 tables.
 
@@ -89,7 +90,8 @@ class Client:
         reclaimed first. `codec` is the compression of frames: "delta" for frames that change little from one to the
         next, "zstd" or "none". `run` names the run; a shard serves one run, and the default is the run that it already
         serves. `inserts_max` is the number of inserts after which writers block; without it they never do (see
-        `allow`).
+        `allow`). `max_length` is the most steps that an item may have, at most 255; a smaller one bounds the work that a
+        writer can cause more tightly.
 
         A restarted shard accepts no inserts until it has an allowance. This client restores it, until the client is
         closed, or deleted together with all its writers and samplers. Only one process should do this for a shard.
@@ -101,6 +103,7 @@ class Client:
             "frame_bytes": self.frame_bytes,
             "codec": codec,
             "actions": checks.count("actions", actions, 1, 65535),
+            "max_length": checks.count("max_length", max_length, 1, 255),
             "tables": [asdict(table) for table in tables],
         }
         self._core.create(store, run, checks.optional_count("inserts_max", inserts_max, 0))

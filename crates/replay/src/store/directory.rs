@@ -22,7 +22,7 @@ use crate::store::Storage;
 use crate::ticket_key::TicketKey;
 
 /// The version of all files together.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// The most slots of a directory, and so the most shards that can share it.
 const SLOTS_MAX: usize = 1024;

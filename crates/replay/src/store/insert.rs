@@ -2,16 +2,22 @@
 //!
 //! Validation changes nothing, and storing a valid chunk cannot fail. So a chunk is stored as a whole or not at all.
 
-use crate::chunk::{Chunk, KEY_DISTANCE_MAX, LaneKey, NewItem, Taken};
+use crate::chunk::{Chunk, KEY_DISTANCE_MAX, LaneKey, NewItem};
 use crate::options::StoreOptions;
 use crate::store::duplicate;
-use crate::store::lanes::{Cursor, LANES_MAX, Lanes};
+use crate::store::lanes::{LANES_MAX, Lanes};
 use crate::store::log::Log;
 use crate::store::phase::{Phase, StepKind};
 use crate::store::record::{self, NO_KEY, StepRecord};
+use crate::store::window::{Carrier, Window};
 
 /// Sequence and step numbers must be below this, so that adding to them cannot overflow.
 pub(crate) const NUMBER_MAX: u64 = 1 << 62;
+/// The most chunks of a lane that may be missing before a chunk. A lane that sends a thousand chunks a second to a shard
+/// that loses them all gets there in 50 days. Without a bound a few chunks could use up the numbers of their lane.
+pub(crate) const GAP_MAX: u64 = 1 << 32;
+/// The most steps of a missing chunk, as on the wire.
+const MISSING_STEPS_MAX: u64 = 1024;
 
 /// The result for a valid chunk.
 pub(crate) enum Validation {
@@ -32,34 +38,34 @@ pub(crate) struct Accepted {
     pub phase: Phase,
 }
 
-/// Validates a chunk, and fills `steps` with the records of its steps.
+/// Validates a chunk. Fills `steps` with the records of its steps, and `window` with the steps that its items may need.
 pub(crate) fn validate(
     lanes: &Lanes,
     log: &Log,
     options: &StoreOptions,
     chunk: &Chunk,
     steps: &mut Vec<StepRecord>,
+    window: &mut Window,
 ) -> Result<Validation, InsertError> {
     check_writer(lanes, chunk.lane)?;
+    if chunk.steps.is_empty() {
+        return Err(InsertError::NoSteps);
+    }
     let cursor = lanes.cursor(chunk.lane);
     let expected = cursor.map_or(0, |cursor| cursor.next_sequence);
     if chunk.sequence < expected {
         duplicate::check(log, cursor.map_or(0, |cursor| cursor.chunk), expected, chunk)?;
         return Ok(Validation::Duplicate);
     }
-    let largest = chunk.sequence.max(chunk.first_step);
-    if largest >= NUMBER_MAX {
-        return Err(InsertError::NumberTooLarge(largest));
-    }
+    let lost = check_numbers(chunk, expected)?;
     let bytes = record::bytes(chunk.steps.len(), chunk.items.len(), chunk.frames.len());
     let most = log.size().min(u32::MAX as usize);
     if bytes > most {
         return Err(InsertError::ChunkSize { bytes, most });
     }
     let next_step = cursor.map_or(0, |cursor| cursor.next_step);
-    let lost = chunk.sequence - expected;
-    let contiguous = if lost == 0 { chunk.first_step == next_step } else { chunk.first_step >= next_step };
-    if !contiguous {
+    let skipped = chunk.first_step.checked_sub(next_step);
+    if skipped.is_none_or(|skipped| skipped > lost * MISSING_STEPS_MAX) {
         return Err(InsertError::NotContiguous { expected: next_step, got: chunk.first_step });
     }
     let follows = cursor.filter(|_| lost == 0);
@@ -69,19 +75,33 @@ pub(crate) fn validate(
         None if chunk.first_step == 0 => Phase::Between,
         None => Phase::Lost,
     };
-    let since_key = match follows {
-        // A chunk may have no steps, so the last step may be in an earlier chunk than the last one.
-        Some(Cursor { next_step: next @ 1.., chunk, .. }) => {
-            log.step(*chunk, next - 1).map_or(NO_KEY, |step| step.since_key)
-        }
-        _ => NO_KEY,
-    };
+    let last = follows.and_then(|cursor| log.record(cursor.chunk)?.steps().last());
+    let since_key = last.map_or(NO_KEY, |step| step.since_key);
     let phase = check_steps(options, chunk, phase, since_key, steps)?;
     let previous = follows.map_or(0, |cursor| cursor.chunk);
     let newest_item = cursor.map_or(0, |cursor| cursor.newest_item);
-    check_items(options, chunk, |step| log.step(previous, step).map(StepRecord::taken), newest_item)?;
+    check_ranges(options, chunk, newest_item)?;
+    if let Some(&NewItem { first: first_item, .. }) = chunk.items.first() {
+        let (number, first_step) = (log.next_number(), chunk.first_step);
+        window.fill(log, options, &Carrier { number, previous, first_step, steps, first_item });
+        check_episodes(chunk, window)?;
+    }
     let floor = if previous == 0 { chunk.first_step } else { follows.map_or(0, |cursor| cursor.floor) };
     Ok(Validation::New(Accepted { lost, previous, newest_item, floor, phase }))
+}
+
+/// Checks that the numbers of a chunk and those after it are in range. Returns how many chunks are missing before it.
+fn check_numbers(chunk: &Chunk, expected: u64) -> Result<u64, InsertError> {
+    let end = chunk.first_step.saturating_add(chunk.steps.len() as u64);
+    let largest = chunk.sequence.max(end);
+    if largest >= NUMBER_MAX {
+        return Err(InsertError::NumberTooLarge(largest));
+    }
+    let missing = chunk.sequence - expected;
+    if missing > GAP_MAX {
+        return Err(InsertError::Gap { sequence: chunk.sequence, missing, most: GAP_MAX });
+    }
+    Ok(missing)
 }
 
 /// Checks that the writer is not fenced, and that there is room for its lane once older incarnations are fenced.
@@ -139,16 +159,11 @@ fn check_steps(
     Ok(phase)
 }
 
-/// Checks the items. `newest` is the first step of the lane's newest item.
-fn check_items(
-    options: &StoreOptions,
-    chunk: &Chunk,
-    stored: impl Fn(u64) -> Option<Option<Taken>>,
-    newest: u64,
-) -> Result<(), InsertError> {
+/// Checks the tables, the order and the ranges of the items. `newest` is the first step of the lane's newest item.
+fn check_ranges(options: &StoreOptions, chunk: &Chunk, newest: u64) -> Result<(), InsertError> {
     let mut newest = newest;
-    for item in &chunk.items {
-        let NewItem { first, length, table, .. } = *item;
+    let next_step = chunk.first_step + chunk.steps.len() as u64;
+    for &NewItem { first, length, table, .. } in &chunk.items {
         if usize::from(table) >= options.tables.len() {
             return Err(InsertError::NoSuchTable { table, tables: options.tables.len() });
         }
@@ -156,25 +171,27 @@ fn check_items(
             return Err(InsertError::ItemOrder { first, newest });
         }
         newest = first;
+        if length > options.max_length {
+            return Err(InsertError::ItemLength { first, length, most: options.max_length });
+        }
         // The step of the next state, which must be stored too.
         let last = first.saturating_add(u64::from(length));
-        let next_step = chunk.first_step + chunk.steps.len() as u64;
         if length == 0 || last >= next_step {
             return Err(InsertError::ItemRange { first, length, next_step });
         }
-        for number in first..last {
-            let taken = match number.checked_sub(chunk.first_step) {
-                Some(index) => chunk.steps.get(index as usize).map(|step| step.taken),
-                None => stored(number),
-            };
-            let inside = match taken {
-                // Reclaimed or lost: `insert_items` will drop the item.
-                None => continue,
-                Some(taken) => StepKind::of(taken.as_ref()),
-            };
-            if inside == StepKind::Final || (inside == StepKind::Ends && number + 1 < last) {
-                return Err(InsertError::ItemCrossesEnd { first, length, step: number });
-            }
+        if last < chunk.first_step {
+            return Err(InsertError::ItemOfEarlierChunk { first, length, first_step: chunk.first_step });
+        }
+    }
+    Ok(())
+}
+
+/// Checks that no item extends past the end of its episode. Steps that are not stored are no concern: the store drops
+/// their items.
+fn check_episodes(chunk: &Chunk, window: &Window) -> Result<(), InsertError> {
+    for &NewItem { first, length, .. } in &chunk.items {
+        if let Some(step) = window.crossed_end(first, first + u64::from(length)) {
+            return Err(InsertError::ItemCrossesEnd { first, length, step });
         }
     }
     Ok(())
@@ -203,6 +220,11 @@ pub enum InsertError {
          again only if they were not acknowledged"
     )]
     TooFarBehind { sequence: u64, expected: u64, most: u64 },
+    /// Too many chunks of the lane are missing.
+    #[error(
+        "chunk {sequence} of the lane follows {missing} missing chunks, at most {most} may be missing: restart the actor"
+    )]
+    Gap { sequence: u64, missing: u64, most: u64 },
     /// Steps are numbered without gaps.
     #[error("the next step of the lane must have number {expected}, got {got}: number steps without gaps")]
     NotContiguous { expected: u64, got: u64 },
@@ -220,6 +242,8 @@ pub enum InsertError {
     /// The chunk is larger than the ring.
     #[error("the chunk takes {bytes} bytes, but the whole replay has {most}: send shorter chunks")]
     ChunkSize { bytes: usize, most: usize },
+    #[error("a chunk must have at least one step")]
+    NoSteps,
     #[error("an item is for table {table}, but the replay has {tables} tables")]
     NoSuchTable { table: u8, tables: usize },
     #[error("reward and log-probability of step {step} must be finite")]
@@ -247,6 +271,15 @@ pub enum InsertError {
         /// The first step of the lane's next chunk.
         next_step: u64,
     },
+    /// An item longer than the configuration allows.
+    #[error("the item at step {first} has {length} steps, but the replay allows {most}: raise max_length")]
+    ItemLength { first: u64, length: u8, most: u8 },
+    /// An item that an earlier chunk completed.
+    #[error(
+        "the item at step {first} of length {length} ends before its chunk, which begins at step {first_step}: send each \
+         item with its last step"
+    )]
+    ItemOfEarlierChunk { first: u64, length: u8, first_step: u64 },
     /// An item across two episodes.
     #[error(
         "the item at step {first} of length {length} extends past the episode's end at step {step}: keep items inside one episode"

@@ -14,6 +14,8 @@ pub struct ItemView<'a> {
     pub(crate) log: &'a Log,
     /// The chunk that completed it.
     pub(crate) chunk: u64,
+    /// The first chunk that it needs.
+    pub(crate) first_chunk: u64,
     pub(crate) record: &'a ItemRecord,
     pub(crate) stack: usize,
     pub(crate) priority: Priority,
@@ -25,12 +27,12 @@ impl<'a> ItemView<'a> {
     /// The item's steps, oldest first, in contiguous pieces: each a record and the range of its steps.
     fn pieces(&self) -> impl Iterator<Item = (Record<'a>, std::ops::Range<usize>)> + Clone + use<'a> {
         let (log, from, last) = (self.log, self.record.from(), self.record.last());
-        let first = log.chunk_of(self.chunk, from);
         let next = move |&chunk: &u64| {
+            log.count_walked(1);
             let entry = log.entry(chunk)?;
             (entry.end() <= last && entry.next != 0).then_some(entry.next)
         };
-        std::iter::successors(first, next).map(move |chunk| {
+        std::iter::successors(Some(self.first_chunk), next).map(move |chunk| {
             let record = log.record(chunk).expect("an item does not outlive its chunks");
             let first_step = record.header().first_step;
             let start = from.saturating_sub(first_step) as usize;
@@ -114,8 +116,14 @@ impl<'a> ItemView<'a> {
 
     /// How many distinct frames the state has before its newest one.
     fn before(&self) -> usize {
-        let step = self.log.step(self.chunk, self.record.first).expect("an item does not outlive its steps");
-        (self.stack - 1).min(usize::from(step.since_start))
+        let mut ahead = usize::from(self.record.back);
+        let step = self.pieces().find_map(|(record, steps)| {
+            let at = steps.start + ahead;
+            ahead = ahead.saturating_sub(steps.len());
+            steps.contains(&at).then(|| record.steps()[at])
+        });
+        let since_start = step.expect("an item does not outlive its steps").since_start;
+        (self.stack - 1).min(usize::from(since_start))
     }
 }
 

@@ -27,8 +27,10 @@ pub(crate) struct Entry {
     pub next: u64,
     /// The chunk of its lane before it, also across a gap, or 0.
     pub before: u64,
-    /// How many items need a step of it.
+    /// How many items need it and no chunk before it. Only this decides whether the oldest chunk can be reclaimed.
     pub needed: u32,
+    /// Number of the first chunk that carries one of them.
+    pub first_carrier: u64,
 }
 
 impl Entry {
@@ -56,6 +58,9 @@ pub(crate) struct Log {
     used: usize,
     /// How many entries have lost their record.
     lost: u64,
+    /// How many steps and chunks were visited, so that tests can check that a message costs bounded work.
+    #[cfg(any(test, feature = "testing"))]
+    walked: std::sync::atomic::AtomicU64,
 }
 
 impl Log {
@@ -71,6 +76,8 @@ impl Log {
             lapped: false,
             used: 0,
             lost: 0,
+            #[cfg(any(test, feature = "testing"))]
+            walked: Default::default(),
         }
     }
 
@@ -232,22 +239,31 @@ impl Log {
         }
     }
 
+    /// Counts visited steps, chunks or items.
+    pub fn count_walked(&self, count: usize) {
+        #[cfg(any(test, feature = "testing"))]
+        self.walked.fetch_add(count as u64, std::sync::atomic::Ordering::Relaxed);
+        #[cfg(not(any(test, feature = "testing")))]
+        let _ = count;
+    }
+
+    /// How many steps, chunks and items were visited so far.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn walked(&self) -> u64 {
+        self.walked.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// The chunk that contains a step, in the chain of `number` and not after it.
     pub fn chunk_of(&self, number: u64, step: u64) -> Option<u64> {
         let mut number = number;
         loop {
             let entry = self.entry(number).filter(|entry| !entry.is_lost())?;
+            self.count_walked(1);
             if entry.first_step <= step {
                 return (step < entry.end()).then_some(number);
             }
             number = entry.previous;
         }
-    }
-
-    /// A stored step in the chain of chunk `number`, in that chunk or before it.
-    pub fn step(&self, number: u64, step: u64) -> Option<&StepRecord> {
-        let record = self.record(self.chunk_of(number, step)?)?;
-        record.steps().get((step - record.header().first_step) as usize)
     }
 
     /// The offset for a new record of this size, or `None` if older records must be dropped first.

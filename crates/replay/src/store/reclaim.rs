@@ -1,13 +1,17 @@
 //! Eviction and reclaiming: the remover of a table evicts items, and chunks are reclaimed when no item needs them or
 //! the ring is full.
 //!
-//! Every chunk counts the items that need a step of it or have their record in it. So whether it can be reclaimed is
-//! known in constant time.
+//! Every chunk counts the items that need it and no chunk before it. An item leaves with the first chunk that it needs, so
+//! that is all that counts when the chunk is the oldest. Whether it can be reclaimed is known in constant time, and so
+//! is the first of its items: they are in a row, since the items of a lane come in order and need steps in that order.
 
 use crate::store::Store;
-use crate::store::log::Log;
-use crate::store::record::ItemRecord;
+use crate::store::log::{Entry, Log};
 use crate::store::table::{Origin, Table};
+
+/// The most chunks that one change reclaims because no item needs them. An insert adds one, so this catches up with a
+/// chunk that was needed for long, without holding up the callers.
+const UNNEEDED_MAX: usize = 4096;
 
 impl Store {
     /// Reclaims the oldest chunks until a record of this size fits, and returns its offset.
@@ -25,16 +29,14 @@ impl Store {
         }
     }
 
-    /// Counts the items just stored in all chunks that they need.
+    /// Counts the items just stored for the first chunk that each needs.
     pub(super) fn count_needed(&mut self) {
-        let number = self.log.next_number() - 1;
-        let items = std::mem::take(&mut self.items);
-        for item in
-            items.iter().filter(|item| self.tables[usize::from(item.table)].holds(item.slot, item.number))
-        {
-            for_needed(&mut self.log, number, item, |needed| *needed += 1);
+        for item in &self.items {
+            let table = &self.tables[usize::from(item.table)];
+            if table.holds(item.slot, item.number) {
+                count_for(&mut self.log, table.origin(item.slot));
+            }
         }
-        self.items = items;
     }
 
     /// Evicts items until the table is within its capacity.
@@ -47,9 +49,8 @@ impl Store {
     }
 
     pub(super) fn remove_item(&mut self, table: usize, slot: u32) {
-        let Origin { chunk, at } = self.tables[table].origin(slot);
-        let item = self.log.record(chunk).expect("an item does not outlive its chunks").items()[at as usize];
-        for_needed(&mut self.log, chunk, &item, |needed| *needed -= 1);
+        let first = self.tables[table].origin(slot).first_chunk();
+        self.log.entry_mut(first).expect("an item does not outlive its chunks").needed -= 1;
         self.tables[table].remove(slot);
     }
 
@@ -58,7 +59,7 @@ impl Store {
         let Some(oldest) = self.log.oldest() else { return };
         let entry = *self.log.entry(oldest).expect("it is the oldest");
         if entry.needed > 0 {
-            self.reclaim_items(oldest, entry.end());
+            self.reclaim_items(oldest, entry);
         }
         if let Some(record) = self.log.record(oldest) {
             self.lanes.persist_cursor(record.lane(), oldest);
@@ -66,18 +67,24 @@ impl Store {
         self.log.drop_oldest();
     }
 
-    /// Removes the items that need the oldest chunk: those recorded in it, and some recorded in the chunks after it.
-    fn reclaim_items(&mut self, oldest: u64, end: u64) {
-        let mut chunk = oldest;
+    /// Removes the items that need the oldest chunk. The first of them are in the chunk that its entry names, and they
+    /// are in a row: no other item is visited.
+    fn reclaim_items(&mut self, oldest: u64, entry: Entry) {
+        let mut chunk = entry.first_carrier;
         while let Some(record) = self.log.record(chunk) {
-            for at in 0..record.items().len() {
-                if self.log.entry(oldest).is_none_or(|entry| entry.needed == 0) {
+            self.log.count_walked(1);
+            let (items, count) = (record.items(), record.items().len());
+            let first = items.partition_point(|item| item.from() < entry.first_step);
+            for at in first..count {
+                let item = self.log.record(chunk).expect("the record is still stored").items()[at];
+                if item.from() >= entry.end() || self.log.entry(oldest).is_none_or(|entry| entry.needed == 0)
+                {
                     return;
                 }
-                let item = self.log.record(chunk).expect("the record is still stored").items()[at];
+                self.log.count_walked(1);
                 let table = usize::from(item.table);
                 let held = |table: &Table| table.holds(item.slot, item.number);
-                if item.from() < end && self.tables.get(table).is_some_and(held) {
+                if self.tables.get(table).is_some_and(held) {
                     self.remove_item(table, item.slot);
                     self.tables[table].counters.reclaimed_items += 1;
                 }
@@ -86,9 +93,10 @@ impl Store {
         }
     }
 
-    /// Reclaims the oldest chunks as long as neither a stored nor a future item needs them.
+    /// Reclaims the oldest chunks as long as neither a stored nor a future item needs them, [`UNNEEDED_MAX`] at most.
     pub(super) fn reclaim_unneeded(&mut self) {
-        while let Some(oldest) = self.log.oldest() {
+        for _ in 0..UNNEEDED_MAX {
+            let Some(oldest) = self.log.oldest() else { break };
             let entry = self.log.entry(oldest).expect("it is the oldest");
             if entry.needed > 0 || self.may_be_needed(oldest) {
                 break;
@@ -108,18 +116,11 @@ impl Store {
     }
 }
 
-/// Applies a change to the `needed` counter of each chunk that an item needs.
-pub(super) fn for_needed(log: &mut Log, chunk: u64, item: &ItemRecord, change: impl Fn(&mut u32)) {
-    let mut chunk = chunk;
-    let origin = chunk;
-    while let Some(entry) = log.entry_mut(chunk) {
-        // The chunk with the item's own record counts even if the item needs none of its steps.
-        if chunk == origin || entry.first_step <= item.last() {
-            change(&mut entry.needed);
-        }
-        if entry.first_step <= item.from() {
-            break;
-        }
-        chunk = entry.previous;
+/// Counts an item for the first chunk that it needs.
+pub(super) fn count_for(log: &mut Log, origin: Origin) {
+    let first = log.entry_mut(origin.first_chunk()).expect("an item does not outlive its chunks");
+    if first.needed == 0 {
+        first.first_carrier = origin.chunk;
     }
+    first.needed += 1;
 }

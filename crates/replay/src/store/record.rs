@@ -248,7 +248,8 @@ impl<'a> Record<'a> {
                 && value::priority::Priority::try_new(item.priority).is_ok()
         };
         let in_order = self.items().windows(2).all(|pair| pair[0].first <= pair[1].first);
-        header.first_step < crate::store::insert::NUMBER_MAX
+        header.steps > 0
+            && header.first_step < crate::store::insert::NUMBER_MAX
             && header.sequence < crate::store::insert::NUMBER_MAX
             && header.number < crate::store::insert::NUMBER_MAX
             && header.previous < header.number

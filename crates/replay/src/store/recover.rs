@@ -8,14 +8,14 @@ use std::collections::HashMap;
 
 use value::priority::Priority;
 
-use crate::chunk::KEY_DISTANCE_MAX;
+use crate::chunk::LaneKey;
 use crate::outcome::{Counters, TableCounters};
 use crate::store::Store;
-use crate::store::phase::StepKind;
-use crate::store::reclaim::for_needed;
-use crate::store::record::{ItemRecord, Record, StepRecord};
+use crate::store::reclaim::count_for;
+use crate::store::record::{ItemRecord, Record};
 use crate::store::state::State;
 use crate::store::table::{ItemState, Origin};
+use crate::store::window::Carrier;
 
 /// What was recovered, and what was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,12 +58,23 @@ impl Store {
             table.start_recovery();
         }
         let unknown = self.unknown();
+        // The first step that the newest recovered item of a lane needs. It never decreases along a chain.
+        let mut floors: HashMap<LaneKey, u64> = HashMap::new();
         for number in self.log.numbers() {
             let Some(record) = self.log.record(number) else { continue };
             let (lane, header) = (record.lane(), *record.header());
             let count = record.items().len();
             recovered.chunks += 1;
             let before = self.lanes.cursor(lane).map_or(0, |cursor| cursor.chunk);
+            let previous = self.log.entry(number).map_or(0, |entry| entry.previous);
+            if previous == 0 {
+                floors.remove(&lane);
+            }
+            if let Some(&ItemRecord { first: first_item, .. }) = record.items().first() {
+                let (first_step, steps) = (header.first_step, record.steps());
+                let carrier = Carrier { number, previous, first_step, steps, first_item };
+                self.window.fill(&self.log, &self.options, &carrier);
+            }
             self.lanes.recover_chunk(lane, &header);
             self.log.set_before(number, before);
             if number > state.newest {
@@ -71,7 +82,11 @@ impl Store {
             }
             for at in 0..count {
                 let item = self.log.record(number).expect("the record was found above").items()[at];
-                self.recover_item(number, at as u32, &item, &unknown, &mut recovered);
+                let floor = floors.entry(lane).or_default();
+                let origin = self.origin(number, at as u32, &item).filter(|_| item.from() >= *floor);
+                if self.recover_item(origin, &item, &unknown, &mut recovered) {
+                    *floor = item.from();
+                }
             }
         }
         recovered.damaged_lanes = self.lanes.recover();
@@ -117,55 +132,51 @@ impl Store {
         self.tables.get(usize::from(item.table)).is_some_and(|table| (item.slot as usize) < table.slots_len())
     }
 
+    /// Recovers an item, unless it has no origin. Returns whether it is stored.
     fn recover_item(
         &mut self,
-        chunk: u64,
-        at: u32,
+        origin: Option<Origin>,
         item: &ItemRecord,
         unknown: &HashMap<(u8, u32), u64>,
         recovered: &mut Recovered,
-    ) {
+    ) -> bool {
         if !self.has_slot(item) {
-            return;
+            return false;
         }
-        let table = usize::from(item.table);
-        self.tables[table].next_number = self.tables[table].next_number.max(item.number + 1);
+        let table = &mut self.tables[usize::from(item.table)];
+        table.next_number = table.next_number.max(item.number + 1);
         let newer = unknown.get(&(item.table, item.slot)).is_some_and(|&newest| newest != item.number);
-        let lost = match self.tables[table].item_state(item.slot, item.number) {
-            _ if newer => return,
-            ItemState::Removed => return,
+        let lost = match table.item_state(item.slot, item.number) {
+            _ if newer => return false,
+            ItemState::Removed => return false,
             ItemState::Stored => None,
             ItemState::Unknown => Some(Priority::try_new(item.priority).expect("checked with the record")),
         };
-        if !self.is_complete(chunk, item) || !self.tables[table].can_recover(item.slot, item.number) {
+        let origin = origin.filter(|_| table.can_recover(item.slot, item.number));
+        let Some(origin) = origin else {
             // An item that its slot still names is counted by `count_unrecovered`. Otherwise the item was reclaimed
             // with its chunks, unless some chunk is damaged.
             recovered.lost_items += u64::from(lost.is_some() && recovered.damaged_chunks > 0);
-            return;
-        }
+            return false;
+        };
         recovered.damaged_priorities += u64::from(lost.is_some());
-        self.tables[table].recover_item(item.slot, item.number, Origin { chunk, at }, lost);
-        for_needed(&mut self.log, chunk, item, |needed| *needed += 1);
+        table.recover_item(item.slot, item.number, origin, lost);
+        count_for(&mut self.log, origin);
         recovered.items += 1;
+        true
     }
 
-    /// Whether all steps that an item needs are stored, and form a valid item.
-    fn is_complete(&self, chunk: u64, item: &ItemRecord) -> bool {
-        let kind = |step: u64| self.log.step(chunk, step).map(StepRecord::kind);
-        let inside = |step: u64| match kind(step) {
-            Some(StepKind::Acts) => true,
-            Some(StepKind::Ends) => step + 1 == item.last(),
-            _ => false,
-        };
-        let before = self.log.step(chunk, item.first).map(|step| usize::from(step.since_start));
-        let before = before.map(|since| since.min(self.options.stack - 1));
-        self.log.step(chunk, item.from()).is_some_and(|step| step.since_key == 0)
-            && self.log.step(chunk, item.last()).is_some()
-            && before.is_some_and(|before| {
-                let lead = usize::from(item.back).checked_sub(before);
-                lead.is_some_and(|lead| lead <= KEY_DISTANCE_MAX.into())
-            })
-            && (item.first..item.last()).all(inside)
+    /// Where an item of the chunk in the window is, if all steps that it needs are stored and form a valid item.
+    fn origin(&self, chunk: u64, at: u32, item: &ItemRecord) -> Option<Origin> {
+        let first_step = self.log.entry(chunk)?.first_step;
+        let lead = self.window.lead(&self.options, item.first)?;
+        let valid = lead.back == item.back
+            && item.length <= self.options.max_length
+            && item.last() >= first_step
+            && self.window.holds(item.last())
+            && self.window.crossed_end(item.first, item.last()).is_none();
+        let span = u32::try_from(chunk - lead.chunk).ok()?;
+        valid.then_some(Origin { chunk, at, span })
     }
 
     /// Counts a chunk that was stored after the state was last written.

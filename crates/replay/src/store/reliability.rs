@@ -49,7 +49,7 @@ impl Store {
     pub fn episode(&self, table: usize, key: ItemKey) -> Option<EpisodeErrors> {
         let items = &self.tables[table];
         let slot = items.find(self.incarnation, key)?;
-        let Origin { chunk, at } = items.origin(slot);
+        let Origin { chunk, at, .. } = items.origin(slot);
         let record = self.log.record(chunk)?;
         let (first, lane) = (record.items()[at as usize].first, record.lane());
         let (start, mut chunk) = self.episode_start(self.log.chunk_of(chunk, first)?, first);

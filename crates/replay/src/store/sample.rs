@@ -105,7 +105,7 @@ impl Store {
             table.prefetch(slot);
         }
         if let Some(&(slot, _)) = drawn.get(index + 8) {
-            let Origin { chunk, at } = table.origin(slot);
+            let Origin { chunk, at, .. } = table.origin(slot);
             self.log.prefetch(chunk, at);
         }
     }

@@ -23,7 +23,7 @@ use crate::store::table::Table;
 use crate::store::{Recovered, Store, slots_file};
 
 /// First bytes of a save. The last byte is the version of the format.
-const MAGIC: [u8; 8] = *b"quivrep\x03";
+const MAGIC: [u8; 8] = *b"quivrep\x04";
 
 /// Size of the salt at the start of a record.
 const SALT_BYTES: usize = size_of::<u64>();
@@ -262,6 +262,7 @@ fn compare(saved: &StoreOptions, given: &StoreOptions) -> Result<(), LoadError> 
     same("bytes_max", saved.bytes_max.to_string(), given.bytes_max.to_string())?;
     same("stack", saved.stack.to_string(), given.stack.to_string())?;
     same("frame_bytes", saved.frame_bytes.to_string(), given.frame_bytes.to_string())?;
+    same("max_length", saved.max_length.to_string(), given.max_length.to_string())?;
     same("number of tables", saved.tables.len().to_string(), given.tables.len().to_string())?;
     for (saved, given) in saved.tables.iter().zip(&given.tables) {
         same("table", saved.name.clone(), given.name.clone())?;

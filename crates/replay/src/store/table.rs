@@ -31,8 +31,14 @@ struct ItemNode {
     chunk: u64,
     /// Index of the item in the chunk's record.
     at: u32,
+    /// See [`Origin::span`].
+    span: u32,
     older: u32,
     newer: u32,
+}
+
+impl ItemNode {
+    const VACANT: Self = Self { chunk: 0, at: 0, span: 0, older: NONE, newer: NONE };
 }
 
 /// Where an item's record is.
@@ -40,6 +46,15 @@ struct ItemNode {
 pub(crate) struct Origin {
     pub chunk: u64,
     pub at: u32,
+    /// How many chunks, of all lanes, lie between it and the first chunk that the item needs.
+    pub span: u32,
+}
+
+impl Origin {
+    /// The first chunk that the item needs. It is reclaimed with this chunk.
+    pub fn first_chunk(self) -> u64 {
+        self.chunk - u64::from(self.span)
+    }
 }
 
 /// One table of a store. Its public methods only read.
@@ -178,8 +193,8 @@ impl Table {
     }
 
     pub(crate) fn origin(&self, slot: u32) -> Origin {
-        let ItemNode { chunk, at, .. } = self.nodes[slot as usize];
-        Origin { chunk, at }
+        let ItemNode { chunk, at, span, .. } = self.nodes[slot as usize];
+        Origin { chunk, at, span }
     }
 
     /// Whether the item with this number is stored in this slot.
@@ -223,11 +238,11 @@ impl Table {
 
     /// Inserts an item into this slot, as the newest.
     fn insert_at(&mut self, slot: u32, number: u64, origin: Origin, priority: Priority, times_sampled: u32) {
-        let Origin { chunk, at } = origin;
+        let Origin { chunk, at, span } = origin;
         self.write_slot(slot, Slot::new(number, priority.get(), times_sampled));
-        let node = ItemNode { chunk, at, older: self.newest, newer: NONE };
+        let node = ItemNode { chunk, at, span, older: self.newest, newer: NONE };
         if self.nodes.len() <= slot as usize {
-            self.nodes.resize(slot as usize + 1, ItemNode { chunk: 0, at: 0, older: NONE, newer: NONE });
+            self.nodes.resize(slot as usize + 1, ItemNode::VACANT);
         }
         self.nodes[slot as usize] = node;
         match self.newest {

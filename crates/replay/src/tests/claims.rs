@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::store::duplicate::DUPLICATE_DISTANCE_MAX;
 use crate::store::lanes::LANES_MAX;
-use crate::store::record::{self, Header, Record};
+use crate::store::record::{self, Header, Record, StepRecord};
 use crate::store::{Recovered, Storage};
 use crate::testing::{final_observation, item, one_step, options, priority, step, table};
 use crate::{
@@ -155,13 +155,10 @@ fn at_most_so_many_frames_follow_one_that_stands_alone() {
         let mut many = steps(0, 1 + deltas);
         many.iter_mut().for_each(|step| step.key_frame = false);
         many[0].key_frame = first_key;
-        let empty = chunk(1, 10, vec![], vec![]);
         let rest = many.split_off(10);
         let mut store = store();
         store.insert(&chunk(0, 0, many, vec![]))?;
-        // A chunk without steps changes nothing.
-        store.insert(&empty)?;
-        store.insert(&chunk(2, 10, rest, vec![item(deltas - 1, 1)]))
+        store.insert(&chunk(1, 10, rest, vec![item(deltas - 1, 1)]))
     };
     let most = u64::from(KEY_DISTANCE_MAX);
     assert_eq!(run(true, most).unwrap().items, 1);
@@ -321,6 +318,9 @@ fn whatever_is_wrong_with_a_chunk_nothing_of_it_is_stored() {
     refuse(good(vec![item(4, 3)]), range(4, 3));
     refuse(good(vec![item(4, 0)]), range(4, 0));
     refuse(good(vec![item(u64::MAX, 255)]), range(u64::MAX, 255));
+    let earlier = InsertError::ItemOfEarlierChunk { first: 3, length: 1, first_step: 5 };
+    refuse(good(vec![item(3, 1)]), earlier);
+    refuse(chunk(1, 5, vec![], vec![]), InsertError::NoSteps);
 
     let mut ends = vec![step(5, false, Some(true)), final_observation(), step(7, true, None)];
     ends.push(step(8, false, None));
@@ -378,7 +378,7 @@ fn lanes_are_bounded_and_a_restarted_actor_gives_its_back() {
     let mut store = store_in(&directory, options());
     let lane = |incarnation, lane| Chunk {
         lane: LaneKey { actor: 1, incarnation, lane },
-        ..chunk(0, 0, vec![], vec![])
+        ..chunk(0, 0, steps(0, 1), vec![])
     };
     for number in 0..LANES_MAX as u32 {
         store.insert(&lane(10, number)).unwrap();
@@ -612,11 +612,11 @@ fn a_frame_that_looks_like_a_record_is_not_found() {
         let directory = TempDir::new().unwrap();
         let options = StoreOptions { frame_bytes: 1000, bytes_max: 1 << 14, ..options() };
         let mut store = store_in(&directory, options.clone());
-        let mut forged = vec![0; 128];
-        let header = Header { salt, number: 9, sequence: 4, ..bytemuck::Zeroable::zeroed() };
-        record::write(&mut forged, header, &[], &[], &[]);
+        let mut forged = vec![0; 192];
+        let header = Header { salt, number: 9, sequence: 4, steps: 1, ..bytemuck::Zeroable::zeroed() };
+        record::write(&mut forged, header, &[StepRecord::new(None, 1, 0, 0)], &[], &[1]);
         let mut hostile = steps(0, 1);
-        hostile[0].frame_bytes = 128;
+        hostile[0].frame_bytes = 192;
         store.insert(&Chunk { frames: Bytes::from(forged), ..chunk(0, 0, hostile, vec![]) }).unwrap();
         drop(store);
         let path = directory.path().join("ring");

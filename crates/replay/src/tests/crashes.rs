@@ -727,7 +727,8 @@ fn a_slot_of_another_version_or_with_garbage_is_refused_and_says_so() {
         "the data directory has format 99, but this version reads {FORMAT}: use the version of quiver that wrote it, or another directory"
     );
     assert_eq!(error.to_string(), message);
-    for garbage in ["", "{", "[]", "{\"format\": 1}", "\u{0}\u{1}\u{2}"] {
+    let empty = format!("{{\"format\": {FORMAT}}}");
+    for garbage in ["", "{", "[]", &empty, "\u{0}\u{1}\u{2}"] {
         fs::write(&identity, garbage).unwrap();
         let error = SlotDirectory::take(directory.path()).unwrap_err();
         assert!(matches!(error, DirectoryError::Damaged(_)), "{garbage:?}: {error:?}");

@@ -59,6 +59,7 @@ pub struct Naive {
     pub tables: Vec<NaiveTable>,
     lanes: HashMap<LaneKey, Lane>,
     chains: usize,
+    unpaid_steps: u64,
     pub counters: Counters,
 }
 
@@ -77,6 +78,7 @@ impl Naive {
             oldest: 0,
             lanes: HashMap::new(),
             chains: 0,
+            unpaid_steps: 0,
             counters: Counters::default(),
         }
     }
@@ -110,6 +112,7 @@ impl Naive {
         let linked = follows.filter(|lane| lane.newest >= self.oldest);
         let floor = linked.map_or(chunk.first_step, |lane| lane.floor);
         let newest = self.chunks.len();
+        let inserts = self.tables.iter().map(|table| table.counters.inserts).sum::<u64>();
         self.lanes.insert(chunk.lane, Lane { next_sequence: chunk.sequence + 1, chain, newest, floor });
         self.store(chunk, chain, place, bytes);
         self.counters.chunks += 1;
@@ -137,8 +140,20 @@ impl Naive {
             table.items.push(item);
             table.counters.inserts += 1;
         }
+        let inserted = self.tables.iter().map(|table| table.counters.inserts).sum::<u64>() - inserts;
+        self.charge(chunk.steps.len() as u64, inserted);
         self.reclaim_unneeded();
         Ok(false)
+    }
+
+    /// Steps that no item pays for are charged, one insert for each 256 of them after the first 256 times 256.
+    fn charge(&mut self, steps: u64, items: u64) {
+        assert_eq!(self.options.max_length, 255);
+        self.unpaid_steps = (self.unpaid_steps + steps).saturating_sub(256 * items);
+        while self.unpaid_steps >= 256 * 257 {
+            self.unpaid_steps -= 256;
+            self.counters.surcharge += 1;
+        }
     }
 
     fn store(&mut self, chunk: &Chunk, chain: usize, place: usize, bytes: usize) {

@@ -190,7 +190,7 @@ fn sealed(store: &Store, payload: &[u8]) -> Vec<u8> {
             seal(mark, 60, &covered);
         }
     }
-    let mut bytes = b"quivrep\x03".to_vec();
+    let mut bytes = b"quivrep\x04".to_vec();
     let mut out = BlockWriter::new(&mut bytes);
     out.write_all(&payload).unwrap();
     out.end().unwrap();

@@ -38,7 +38,7 @@ impl LaneWriter {
     /// The next chunk: some steps and the items that they complete, a few items left out.
     pub fn chunk(&mut self, rng: &mut impl Rng) -> Chunk {
         let first = self.played.len();
-        (0..rng.random_range(0..7)).for_each(|_| self.play(rng));
+        (0..rng.random_range(1..7)).for_each(|_| self.play(rng));
         let items = self.items(rng);
         let sequence = self.sequence;
         self.sequence += 1;

@@ -92,7 +92,7 @@ impl Table {
             listed = free;
         }
         self.free = listed;
-        self.nodes.resize(self.fresh as usize, ItemNode { chunk: 0, at: 0, older: NONE, newer: NONE });
+        self.nodes.resize(self.fresh as usize, ItemNode::VACANT);
         self.rebuild();
         true
     }
