@@ -191,7 +191,7 @@ impl Args {
         let events = if self.events { Events::Lines } else { Events::Silent };
         // The network comes first: if the ROM, memory or device is missing, no run directory is left behind.
         let (spec, mut learner) = make_learner(&resolved)?;
-        let Opened { journal, run, incarnation } =
+        let Opened { journal, run, incarnation, start } =
             open::open(&self.run_dir, &resolved, &mut learner, events)?;
         let Access { credentials, registry, edge, gate } = access;
         let (health, metrics) = (Health::new(), Arc::new(Metrics::register(&registry)));
@@ -202,7 +202,7 @@ impl Args {
         let directory = ShardDirectory::open(journal.path(), shards)?;
         let (published, shard_entries) = watch::channel(directory.confirmed());
         let (status, replay) = watch::channel(ReplayStatus::default());
-        let run_info = run_info(run, incarnation, &resolved, &learner)?;
+        let run_info = run_info(run, (incarnation, start), &resolved, &learner)?;
         let shard_config = ShardConfig {
             run: run_info.run.clone(),
             learner_incarnation: incarnation,
@@ -235,7 +235,7 @@ impl Args {
             pool,
             adjusted: hub.watch_settings(),
             environment: spec,
-            rng: seed::generator(resolved.settings.seed, Purpose::Sampling, &[incarnation.into()]),
+            rng: seed::generator(resolved.settings.seed, Purpose::Sampling, &[start.into()]),
             metrics: metrics.clone(),
             health: health.clone(),
             publish: StatusSenders { status, counted: watch::Sender::new(RunCounts::default()) },
@@ -296,10 +296,15 @@ fn make_learner(resolved: &Resolved) -> Result<(Spec, Learner)> {
     Ok((spec, learner))
 }
 
-fn run_info(run: String, incarnation: u32, resolved: &Resolved, learner: &Learner) -> Result<RunInfo> {
+fn run_info(
+    run: String,
+    (incarnation, start): (u32, u32),
+    resolved: &Resolved,
+    learner: &Learner,
+) -> Result<RunInfo> {
     let config = serde_json::to_string(resolved)?;
     let architecture = serde_json::to_string(learner.online().architecture())?;
-    Ok(RunInfo { run, incarnation, config, architecture })
+    Ok(RunInfo { run, incarnation, start, config, architecture })
 }
 
 fn connect(shards: &Shards, credentials: &Credentials, config: &ShardConfig) -> Vec<ShardClient> {

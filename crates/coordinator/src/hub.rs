@@ -27,6 +27,8 @@ pub struct RunInfo {
     /// The run's name, unique over all runs.
     pub run: String,
     pub incarnation: u32,
+    /// The number of this start of the learner.
+    pub start: u32,
     /// The run's configuration as JSON.
     pub config: String,
     /// The network's architecture as JSON.
@@ -247,8 +249,13 @@ mod tests {
     use super::*;
 
     fn hub(directory: PathBuf) -> Arc<Hub> {
-        let run_info =
-            RunInfo { run: "run".into(), incarnation: 1, config: String::new(), architecture: String::new() };
+        let run_info = RunInfo {
+            run: "run".into(),
+            incarnation: 1,
+            start: 1,
+            config: String::new(),
+            architecture: String::new(),
+        };
         let resolved = settings::Layers::default().resolve(Some("cartpole")).unwrap();
         let shard = ShardEntry::unnamed("shard:1".parse().unwrap());
         let inputs = HubInputs {

@@ -153,6 +153,7 @@ impl Learner for LearnerService {
             index,
             incarnation,
             learner_incarnation: run_info.incarnation,
+            learner_start: run_info.start,
             config: run_info.config.clone(),
             shards: shard_messages(&self.hub.shards()),
             finished: self.hub.is_finished(),
@@ -302,8 +303,13 @@ mod tests {
     }
 
     async fn watch_weights() -> Watched {
-        let run_info =
-            RunInfo { run: "run".into(), incarnation: 1, config: String::new(), architecture: String::new() };
+        let run_info = RunInfo {
+            run: "run".into(),
+            incarnation: 1,
+            start: 1,
+            config: String::new(),
+            architecture: String::new(),
+        };
         let resolved = settings::Layers::default().resolve(Some("cartpole")).unwrap();
         let (shards, entries) = watch::channel(vec![ShardEntry::unnamed("shard:1".parse().unwrap())]);
         let replay = ReplayStatus { agent_steps: 77, ..ReplayStatus::default() };
