@@ -18,6 +18,7 @@
 //! overwrite the old chunk, (4) write the last word of the new chunk's header. Recovery accepts a chunk only if that
 //! word is valid.
 
+pub mod flush_marker;
 pub(crate) mod insert;
 pub(crate) mod item;
 pub(crate) mod lanes;
@@ -42,7 +43,7 @@ pub mod inspect;
 
 pub use recover::Recovered;
 pub use save::{LoadError, SnapshotWriter};
-pub use storage::{Storage, StorageError};
+pub use storage::{Storage, StorageError, ZerosProgress};
 
 use bytemuck::Zeroable;
 use value::priority::Priority;
