@@ -109,6 +109,9 @@ pub enum Refusal {
     Occupied { run: String },
     #[error("{0}")]
     Directory(String),
+    /// A change of the shard that must be on disk before it is obeyed cannot be written. Nothing has changed.
+    #[error("cannot {what} in the data directory: {why}; check the permissions and free space of --data-dir")]
+    NotPersisted { what: &'static str, why: String },
     /// An error of the file system.
     #[error("cannot {what}: {why}")]
     Storage { what: String, why: String },
@@ -213,6 +216,8 @@ impl Refusal {
             Refusal::FirstMessageTimeout(_) | Refusal::ReaderTimeout(_) => {
                 (Code::DeadlineExceeded, Reason::Limit)
             }
+            // The caller retries until there is space.
+            Refusal::NotPersisted { .. } => (Code::Unavailable, Reason::Limit),
             Refusal::Stopping => return (Code::Unavailable, None),
         };
         (code, Some(reason))
@@ -230,9 +235,7 @@ impl Refusal {
 impl From<DirectoryError> for Refusal {
     fn from(error: DirectoryError) -> Self {
         match error {
-            DirectoryError::Io { what, source } => {
-                Refusal::Storage { what: format!("{what} in the data directory"), why: source.to_string() }
-            }
+            DirectoryError::Io { what, source } => Refusal::NotPersisted { what, why: source.to_string() },
             other => Refusal::Directory(other.to_string()),
         }
     }
