@@ -287,6 +287,11 @@ impl Shard {
         Ok((std::mem::take(saving.sink()), more))
     }
 
+    /// When a flush of the store last failed, in seconds since 1970; 0 if none ever did.
+    pub fn last_failed_flush(&self) -> f64 {
+        self.backend.last_failed_flush()
+    }
+
     /// Where the store's files are, so that they can be flushed to disk without the shard.
     pub fn storage(&self) -> Option<Storage> {
         self.configured.as_ref().map(|configured| configured.store.storage().clone())
