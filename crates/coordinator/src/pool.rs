@@ -265,12 +265,17 @@ impl ShardPool {
     fn check_identity(&mut self, shard: usize, status: &ShardStatus) -> Result<bool, String> {
         let address = self.shards[shard].address().clone();
         let identity = self.directory.identify(shard, &status.id, self.clock.now());
-        match identity.map_err(|error| {
-            format!(
-                "can't store the id of shard {}: {error:#}; free space in the run directory, then resume",
-                status.id
-            )
-        })? {
+        let identity = match identity {
+            Ok(identity) => identity,
+            Err(error) => {
+                // Its next answer tries again. A full disk must not end the run.
+                let error = format!("{error:#}");
+                warn!(shard, id = status.id, error, "shard id not stored, free space in the run directory");
+                self.control.mark_unreachable(shard);
+                return Ok(false);
+            }
+        };
+        match identity {
             IdentifyOutcome::Expected => Ok(true),
             IdentifyOutcome::FirstAnswer => {
                 self.publish_directory();
