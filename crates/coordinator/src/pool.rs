@@ -241,9 +241,12 @@ impl ShardPool {
                 let id = status.id.clone();
                 self.control.update_status(shard, status);
                 if self.directory.returning().contains(&shard) {
-                    info!(shard, id, "shard rejoined the run");
                     let others = self.directory.returning().iter().copied().filter(|&other| other != shard);
-                    self.set_returning(others.collect())?;
+                    match self.set_returning(others.collect()) {
+                        Ok(()) => info!(shard, id, "shard rejoined the run"),
+                        // Its next answer tries again.
+                        Err(error) => warn!(shard, id, error, "shard does not rejoin the run yet"),
+                    }
                 }
                 Ok(true)
             }
