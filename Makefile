@@ -37,6 +37,10 @@ test: setup ## Check format, lints and documentation, then run every test
 	# Crates that only read the environments' registry must build without ALE; in the workspace its feature is on.
 	cargo clippy --release --locked -p quiver-settings -p quiver-run -p quiver-sweep -p quiver-coordinator -p quiver-page -p quiver-plot -p quiver-stats -p quiver-dashboards -- -D warnings
 	! cargo tree --locked -e normal,build -p quiver-settings -p quiver-run -p quiver-sweep -p quiver-coordinator -p quiver-page -p quiver-plot -p quiver-stats -p quiver-dashboards | grep -E 'quiver-ale|torch'
+	# These may be redistributed, because they do not link ALE, which is GPL-2.0-only (crates/ale/LICENSE-NOTE.md).
+	! cargo tree --locked -e normal,build -p quiver-replay-server -p quiver-python -p quiver-dashboards | grep -E 'quiver-ale|torch'
+	deploy/check-licences
+	deploy/pin-images --self-test
 	# The learner links the live page, which is SVG only: it must not pull in a rasteriser.
 	! cargo tree --locked -e normal -p quiver-page | grep -E 'resvg|tiny-skia'
 	python3 tests/same_weights/run.py --self-test

@@ -30,18 +30,20 @@ pub struct LanesStep {
 }
 
 impl Lanes {
-    /// Creates the lanes of one incarnation of one actor. Each sends its steps in chunks of `chunk_steps`.
+    /// Creates the lanes of one incarnation of one actor, which joined the learner's start number `learner_start`. Each
+    /// sends its steps in chunks of `chunk_steps`.
     pub fn new(
         resolved: &Resolved,
         actor: u32,
         incarnation: u64,
+        learner_start: u32,
         chunk_steps: usize,
     ) -> Result<Self, LaneError> {
         let settings = &resolved.settings;
         let rules = Rules::new(settings);
         let options = settings.environment();
         let make = |lane: u32| {
-            let path = [actor.into(), incarnation, lane.into()];
+            let path = [actor.into(), seed_of(incarnation, learner_start), lane.into()];
             let environment_seed = seed::number(settings.seed, Purpose::Environment, &path);
             let environment = envs::make(&resolved.game, &options, environment_seed)?;
             let rng = seed::generator(settings.seed, Purpose::Actions, &path);
@@ -103,5 +105,24 @@ impl Lanes {
             )));
         }
         self.lanes.iter_mut().zip(lanes).try_for_each(|(lane, bytes)| lane.restore(bytes))
+    }
+}
+
+/// The part of an incarnation that seeds generators. Its upper half, the learner's incarnation, depends on the clock; with
+/// the number of the learner's start in its place, runs of equal seeds are comparable, and no two members share a seed.
+fn seed_of(incarnation: u64, learner_start: u32) -> u64 {
+    u64::from(learner_start) << 32 | u64::from(incarnation as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_seeds_are_comparable_whatever_the_learners_clock_said() {
+        let (tuesday, friday) = (1_700_000_000 << 32 | 3, 1_700_259_200 << 32 | 3);
+        assert_eq!(seed_of(tuesday, 1), seed_of(friday, 1));
+        assert_ne!(seed_of(tuesday, 1), seed_of(friday, 2), "a later start of the learner");
+        assert_ne!(seed_of(tuesday, 1), seed_of(tuesday + 1, 1), "another member");
     }
 }

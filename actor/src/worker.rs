@@ -50,7 +50,13 @@ impl Worker {
         let joined = &member.membership.joined;
         let settings = &member.resolved.settings;
         let chunk_steps = settings.chunk_steps as usize;
-        let lanes = Lanes::new(&member.resolved, joined.index, joined.incarnation, chunk_steps)?;
+        let lanes = Lanes::new(
+            &member.resolved,
+            joined.index,
+            joined.incarnation,
+            joined.learner_start,
+            chunk_steps,
+        )?;
         let lane_count = settings.lanes as usize;
         let updates = &member.membership.updates;
         let count = shards.len();

@@ -89,7 +89,7 @@ fn measure(lanes: u32, seconds: f64) -> Result<[Row; NETWORKS.len()]> {
     let mut sides: Vec<Side<'_, Tally>> = Vec::new();
     for (side, (settings, (_, network))) in settings.iter().zip(&networks).enumerate() {
         let resolved = Resolved { game: GAME.into(), preset: String::new(), settings: settings.clone() };
-        let mut player = Lanes::new(&resolved, 0, 0, settings.chunk_steps as usize)?;
+        let mut player = Lanes::new(&resolved, 0, 0, 0, settings.chunk_steps as usize)?;
         let version = WeightsVersion { incarnation: 0, number: 0 };
         // No agent steps so far: the settings begin with random actions.
         sides.push(Box::new(move |tally| match player.step(network, version, 0, |_| true) {

@@ -1,7 +1,7 @@
 //! The files of a run in training: its record, its checkpoints, and the averages behind progress reports.
 //!
 //! Cluster and lockstep write the same journal; they differ in what a checkpoint holds besides weights and
-//! [`RunState`].
+//! [`RunState`]. Each method that writes can be called again after an error, and then records nothing twice.
 #![allow(clippy::disallowed_methods, reason = "the learner's process measures its work")]
 
 use std::io;
@@ -37,6 +37,8 @@ pub struct Journal {
     frames_speed: Speed,
     updates_speed: Speed,
     evaluation_score: Option<f64>,
+    /// An entry of the training record that could not be written yet.
+    unwritten: Option<Training>,
     /// Start of the training time that is not in `state.seconds` yet.
     since: Instant,
 }
@@ -53,6 +55,7 @@ impl Journal {
             frames_speed: Speed::new(state.frames, now),
             updates_speed: Speed::new(state.updates, now),
             evaluation_score: None,
+            unwritten: None,
             since: now,
             state,
         }
@@ -88,9 +91,10 @@ impl Journal {
 
     /// Records a finished training game.
     pub fn episode(&mut self, score: f64, steps: u64, truncated: bool) -> Result<()> {
-        self.recent.add(score);
         let episode = Episode { frames: self.state.frames, score, steps, truncated };
-        self.record.episode(&episode).context(RECORD_FAILED)
+        self.record.episode(&episode).context(RECORD_FAILED)?;
+        self.recent.add(score);
+        Ok(())
     }
 
     /// Mean score of the newest training games; `None` before the first.
@@ -105,9 +109,13 @@ impl Journal {
 
     /// Records the averages over the last updates once there are enough; `None` until then.
     pub fn training(&mut self, updates: u64, replay: &ReplayStatus) -> Result<Option<Training>> {
-        let training = self.averages.take(self.state.frames, updates, replay, Instant::now());
-        training.iter().try_for_each(|training| self.record.training(training)).context(RECORD_FAILED)?;
-        Ok(training)
+        if self.unwritten.is_none() {
+            self.unwritten = self.averages.take(self.state.frames, updates, replay, Instant::now());
+        }
+        if let Some(training) = &self.unwritten {
+            self.record.training(training).context(RECORD_FAILED)?;
+        }
+        Ok(self.unwritten.take())
     }
 
     /// Records an evaluation. If it is the agent's best so far, `save` writes the checkpoint `best`.
@@ -116,17 +124,32 @@ impl Journal {
         evaluation: &Evaluation,
         save: impl FnOnce(&RunState, &mut CheckpointWriter) -> io::Result<()>,
     ) -> Result<()> {
+        self.record_evaluation(evaluation)?;
+        self.save_best(evaluation, save)
+    }
+
+    /// Records an evaluation.
+    pub fn record_evaluation(&mut self, evaluation: &Evaluation) -> Result<()> {
         self.record.evaluation(evaluation).context(RECORD_FAILED)?;
-        let &Evaluation { frames, updates, mean, .. } = evaluation;
-        if evaluation.player != AGENT {
-            return Ok(());
+        if evaluation.player == AGENT {
+            self.evaluation_score = Some(evaluation.mean);
         }
-        self.evaluation_score = Some(mean);
+        Ok(())
+    }
+
+    /// If an evaluation is the agent's best so far, `save` writes the checkpoint `best`.
+    pub fn save_best(
+        &mut self,
+        evaluation: &Evaluation,
+        save: impl FnOnce(&RunState, &mut CheckpointWriter) -> io::Result<()>,
+    ) -> Result<()> {
+        let &Evaluation { frames, updates, mean, .. } = evaluation;
         // The untrained network, evaluated at frame 0, is not a candidate.
-        if frames > 0 && self.state.best.is_none_or(|best| mean > best) {
-            self.state.best = Some(mean);
-            let state = RunState { frames, updates, ..self.state.clone() };
+        let is_candidate = evaluation.player == AGENT && frames > 0;
+        if is_candidate && self.state.best.is_none_or(|best| mean > best) {
+            let state = RunState { frames, updates, best: Some(mean), ..self.state.clone() };
             checkpoint::write(&self.checkpoints(), BEST, |writer| save(&state, writer))?;
+            self.state.best = Some(mean);
         }
         Ok(())
     }
@@ -169,14 +192,20 @@ impl Journal {
     /// Records the final evaluations, and links the newest checkpoint as the final one.
     pub fn finish(&mut self, evaluations: Vec<Evaluation>) -> Result<RunOutcome> {
         for evaluation in &evaluations {
-            self.record.evaluation(evaluation).context(RECORD_FAILED)?;
+            self.record_evaluation(evaluation)?;
         }
+        self.save_final()?;
+        Ok(self.outcome(evaluations))
+    }
+
+    /// Links the newest checkpoint as the final one.
+    pub fn save_final(&self) -> Result<()> {
         let folder = self.checkpoints();
         let newest = Checkpoint::newest(&folder)?;
         checkpoint::write(&folder, FINAL, |writer| {
             FINAL_FILES.iter().try_for_each(|file| writer.link(&newest, file))
         })?;
-        Ok(self.outcome(evaluations))
+        Ok(())
     }
 
     /// The run's outcome, from the counters of its last checkpoint.

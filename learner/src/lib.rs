@@ -26,6 +26,7 @@ pub mod events;
 pub mod metrics;
 mod open;
 pub mod page_sampler;
+pub mod patience;
 pub mod prefetcher;
 pub mod priorities;
 pub mod publishing;
@@ -51,5 +52,7 @@ pub fn stop_signal() -> std::io::Result<Arc<AtomicBool>> {
         signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
         signal_hook::flag::register(signal, stop.clone())?;
     }
+    // A file-size limit (ulimit -f) would kill the process. Handled, it is an error of the write, as a full disk is.
+    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
     Ok(stop)
 }

@@ -16,7 +16,9 @@ const SECONDS: (f64, f64, usize) = (0.0005, 2.0, 16);
 const STAGES: [&str; 5] = ["sample", "decode", "assemble", "target", "publish"];
 
 /// Labels of what the learner can be blocked on.
-pub const BLOCKED_ON: [&str; 4] = ["shards", "filling", "inserts", "evaluation"];
+pub const BLOCKED_ON: [&str; 5] = ["shards", "filling", "inserts", "evaluation", DISK];
+/// The label of a run directory that cannot be written. Another part of the process sets it than sets the others.
+const DISK: &str = "disk";
 
 telemetry::metrics! {
     #[derive(Clone, Debug)]
@@ -156,9 +158,14 @@ impl Metrics {
         self.largest.get()
     }
 
-    /// Exports what the learner is blocked on, if anything.
+    /// Exports whether training is paused because the run directory cannot be written.
+    pub fn set_blocked_on_disk(&self, is_blocked: bool) {
+        self.blocked.with_label_values(&[DISK]).set(is_blocked.into());
+    }
+
+    /// Exports what else the learner is blocked on, if anything.
     pub fn set_blocked_on(&self, what: Option<&str>) {
-        for label in BLOCKED_ON {
+        for label in BLOCKED_ON.into_iter().filter(|label| *label != DISK) {
             self.blocked.with_label_values(&[label]).set(i64::from(what == Some(label)));
         }
     }

@@ -1,8 +1,10 @@
 //! Opens the run directory for one start of the learner: a new run, or one resumed from its newest checkpoint.
+#![allow(clippy::disallowed_methods, reason = "the clock bounds the incarnation from below")]
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use coordinator::adjust::ADJUSTABLE;
@@ -23,8 +25,13 @@ use crate::learner::Learner;
 
 /// File in the run directory with the run's name, which is unique over all runs.
 const RUN_NAME: &str = "run-id";
-/// File in the run directory that counts the learner's starts.
+/// File in the run directory with the incarnation of the newest learner.
 const INCARNATION: &str = "learner-incarnation";
+/// File in the run directory that counts the learner's starts.
+const STARTS: &str = "learner-starts";
+/// A clock beyond this is wrong (it is the year 2105) and is ignored: incarnations have 32 bits, and a larger one would
+/// leave too few for later starts.
+const CLOCK_MAX: u64 = (u32::MAX - (1 << 24)) as u64;
 
 /// A run directory, locked by this process.
 pub struct Opened {
@@ -32,8 +39,10 @@ pub struct Opened {
     pub journal: Journal,
     /// The run's name, unique over all runs.
     pub run: String,
-    /// The learner's incarnation: the number of this start.
+    /// The learner's incarnation, larger than that of every earlier start.
     pub incarnation: u32,
+    /// The number of this start. It seeds generators, so that runs of equal seeds are comparable.
+    pub start: u32,
 }
 
 /// Opens or creates the run in `path`, and restores `learner` from the newest checkpoint if there is one.
@@ -55,10 +64,10 @@ pub fn open(path: &Path, resolved: &Resolved, learner: &mut Learner, events: Eve
         let (game, strategy, seed) = (&resolved.game, resolved.settings.strategy, resolved.settings.seed);
         info!(run_dir = %path.display(), game, %strategy, seed, "run created");
     }
-    let incarnation = next_incarnation(path)?;
+    let (incarnation, start) = (next_incarnation(path, clock_seconds())?, next_start(path)?);
     let record = Record::resume(path)?;
     LearnerStart::append(path, incarnation, state.frames, state.updates)?;
-    Ok(Opened { run: run_name(path)?, journal: Journal::new(directory, record, state), incarnation })
+    Ok(Opened { run: run_name(path)?, journal: Journal::new(directory, record, state), incarnation, start })
 }
 
 /// Creates or opens the run directory, and finds its newest checkpoint.
@@ -129,18 +138,37 @@ pub(crate) fn read_if_there(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// Counts this start of the learner. The number is on disk before any peer sees it, so that no two starts share one.
-fn next_incarnation(directory: &Path) -> Result<u32> {
-    let path = directory.join(INCARNATION);
-    let last = match read_if_there(&path)? {
-        Some(text) => text.trim().parse().with_context(|| {
-            format!("{} is damaged: restore it from a backup, or start a new run", path.display())
-        })?,
-        None => 0u32,
-    };
-    let next = last.checked_add(1).context("the learner was started 2^32 times: start a new run")?;
-    write_atomically(&path, next.to_string().as_bytes())?;
-    Ok(next)
+/// Seconds since 1970.
+fn clock_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// The incarnation of this start: larger than the last one, and at least the clock's seconds. So it is larger than all
+/// earlier ones even if the file was lost or restored from a backup, unless the clock was set back too. It is on disk
+/// before any peer sees it, so that no two starts share one.
+fn next_incarnation(directory: &Path, clock_seconds: u64) -> Result<u32> {
+    let next = read_number(directory, INCARNATION)?
+        .checked_add(1)
+        .context("the learner used all 2^32 incarnations: start a new run")?;
+    let clock = if clock_seconds <= CLOCK_MAX { clock_seconds as u32 } else { 0 };
+    write_number(directory, INCARNATION, next.max(clock))
+}
+
+/// Counts this start of the learner.
+fn next_start(directory: &Path) -> Result<u32> {
+    write_number(directory, STARTS, read_number(directory, STARTS)?.saturating_add(1))
+}
+
+/// The number in a file; 0 if the file does not exist.
+fn read_number(directory: &Path, name: &str) -> Result<u32> {
+    let path = directory.join(name);
+    let Some(text) = read_if_there(&path)? else { return Ok(0) };
+    text.trim().parse().with_context(|| format!("{} is damaged: delete it", path.display()))
+}
+
+fn write_number(directory: &Path, name: &str, number: u32) -> Result<u32> {
+    write_atomically(&directory.join(name), number.to_string().as_bytes())?;
+    Ok(number)
 }
 
 #[cfg(test)]
@@ -193,5 +221,36 @@ mod tests {
         // The learner applies the adjusted values to its settings before it opens the run.
         reopened(&run, &[("samples_per_insert", "4")]).unwrap();
         assert!(reopened(&run, &[("samples_per_insert", "2")]).unwrap_err().contains("from 4 to 2"));
+    }
+
+    #[test]
+    fn an_incarnation_is_larger_than_all_earlier_ones_even_if_its_file_was_lost_or_rolled_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let (run, now) = (folder.path(), 1_700_000_000);
+        let file = run.join(INCARNATION);
+        let first = next_incarnation(run, now).unwrap();
+        let backup = fs::read(&file).unwrap();
+        let second = next_incarnation(run, now).unwrap();
+        assert!(second > first, "two starts within a second");
+        fs::write(&file, backup).unwrap();
+        let third = next_incarnation(run, now + 2).unwrap();
+        assert!(third > second, "the file was rolled back");
+        fs::remove_file(&file).unwrap();
+        let fourth = next_incarnation(run, now + 60).unwrap();
+        assert!(fourth > third, "the file was lost");
+        // The clock was set back, but the file is there.
+        assert_eq!(next_incarnation(run, 0).unwrap(), fourth + 1);
+        // A wrong clock must not use up the incarnations.
+        assert_eq!(next_incarnation(run, u64::MAX).unwrap(), fourth + 2);
+        fs::write(&file, u32::MAX.to_string()).unwrap();
+        assert!(next_incarnation(run, now).unwrap_err().to_string().contains("start a new run"));
+    }
+
+    #[test]
+    fn starts_are_counted_whatever_the_clock_says() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!([(); 3].map(|()| next_start(folder.path()).unwrap()), [1, 2, 3]);
+        fs::write(folder.path().join(STARTS), "x").unwrap();
+        assert!(next_start(folder.path()).unwrap_err().to_string().contains("delete it"));
     }
 }

@@ -15,7 +15,7 @@ use coordinator::{Clock, Hub, RateController, RunInfo, ShardPool, adjust};
 use envs::Spec;
 use prometheus::Registry;
 use proto::v1::learner_server::LearnerServer;
-use replay::ReplayStatus;
+use replay::{ReplayStatus, TicketKey};
 use rpc::address::Address;
 use rpc::channel::Credentials;
 use rpc::edge::Edge;
@@ -192,7 +192,7 @@ impl Args {
         let events = if self.events { Events::Lines } else { Events::Silent };
         // The network comes first: if the ROM, memory or device is missing, no run directory is left behind.
         let (spec, mut learner) = make_learner(&resolved)?;
-        let Opened { journal, run, incarnation } =
+        let Opened { journal, run, incarnation, start } =
             open::open(&self.run_dir, &resolved, &mut learner, events)?;
         let Access { credentials, registry, edge, gate } = access;
         let (health, metrics) = (Health::new(), Arc::new(Metrics::register(&registry)));
@@ -203,15 +203,8 @@ impl Args {
         let directory = ShardDirectory::open(journal.path(), shards)?;
         let (published, shard_entries) = watch::channel(directory.confirmed());
         let (status, replay) = watch::channel(ReplayStatus::default());
-        let (ticket_key, resumed) = ticket_key::open(journal.path())?;
-        let run_info = RunInfo {
-            run,
-            incarnation,
-            resumed,
-            ticket_key,
-            config: serde_json::to_string(&resolved)?,
-            architecture: serde_json::to_string(learner.online().architecture())?,
-        };
+        let tickets = ticket_key::open(journal.path())?;
+        let run_info = run_info(run, (incarnation, start), tickets, &resolved, &learner)?;
         let shard_config = ShardConfig {
             run: run_info.run.clone(),
             learner_incarnation: incarnation,
@@ -245,7 +238,7 @@ impl Args {
             pool,
             adjusted: hub.watch_settings(),
             environment: spec,
-            rng: seed::generator(resolved.settings.seed, Purpose::Sampling, &[incarnation.into()]),
+            rng: seed::generator(resolved.settings.seed, Purpose::Sampling, &[start.into()]),
             metrics: metrics.clone(),
             health: health.clone(),
             publish: StatusSenders { status, counted: watch::Sender::new(RunCounts::default()) },
@@ -304,6 +297,18 @@ fn make_learner(resolved: &Resolved) -> Result<(Spec, Learner)> {
         learner = learner.with_helper()?;
     }
     Ok((spec, learner))
+}
+
+fn run_info(
+    run: String,
+    (incarnation, start): (u32, u32),
+    (ticket_key, resumed): (TicketKey, bool),
+    resolved: &Resolved,
+    learner: &Learner,
+) -> Result<RunInfo> {
+    let config = serde_json::to_string(resolved)?;
+    let architecture = serde_json::to_string(learner.online().architecture())?;
+    Ok(RunInfo { run, incarnation, start, resumed, ticket_key, config, architecture })
 }
 
 fn connect(shards: &Shards, credentials: &Credentials, config: &ShardConfig) -> Vec<ShardClient> {

@@ -29,6 +29,7 @@ use crate::events::Events;
 use crate::journal::Journal;
 use crate::learner::{Diverged, Learner};
 use crate::metrics::Metrics;
+use crate::patience::until_written;
 use crate::publishing::Publisher;
 use crate::remote::RemoteReplay;
 use crate::replay::Replay;
@@ -182,7 +183,8 @@ impl TrainingThread {
         let replay = self.trainer.replay.status();
         self.update_counts(&replay);
         self.process_reports()?;
-        if let Some(training) = self.journal.training(self.trainer.learner.updates(), &replay)? {
+        let recorded = |thread: &mut Self| thread.journal.training(thread.trainer.learner.updates(), &replay);
+        if let Some(training) = self.record(recorded)? {
             self.process.metrics.show_training(&training);
         }
         self.show_progress(replay);
@@ -200,6 +202,41 @@ impl TrainingThread {
             self.checkpoint()?;
         }
         Ok(())
+    }
+
+    /// Writes to the run directory. Training is paused while that is full.
+    fn record<T>(&mut self, write: impl FnMut(&mut Self) -> Result<T>) -> Result<T> {
+        let mut paused = false;
+        let written = until_written(self, write, |thread, error, wait| {
+            paused = true;
+            thread.wait_for_space(error, wait)
+        });
+        if paused {
+            self.process.metrics.set_blocked_on_disk(false);
+            if written.is_ok() {
+                info!("run directory written again, training resumed");
+            }
+        }
+        written
+    }
+
+    /// Waits so long, and reports what for. False if the process must stop.
+    fn wait_for_space(&mut self, error: &anyhow::Error, wait: Duration) -> bool {
+        let (path, retry_seconds) = (self.journal.path().display().to_string(), wait.as_secs());
+        warn!(
+            error = format!("{error:#}"),
+            run_dir = path,
+            retry_seconds,
+            "training paused, free some disk space"
+        );
+        self.process.metrics.set_blocked_on_disk(true);
+        let (until, text) = (Instant::now() + wait, format!("space in {path}: {error:#}"));
+        while Instant::now() < until && !self.process.is_stopped() {
+            let replay = self.trainer.replay.status();
+            self.show_progress(ReplayStatus { blocked_on: Some(text.clone()), ..replay });
+            std::thread::sleep(STOP_POLL_EVERY);
+        }
+        !self.process.is_stopped()
     }
 
     /// Updates frames and agent steps from the shards' counts, once a shard has answered.
@@ -239,7 +276,7 @@ impl TrainingThread {
     fn record_episodes(&mut self, episodes: &[proto::EpisodeReport]) -> Result<()> {
         for &proto::EpisodeReport { score, steps, truncated } in episodes {
             self.process.metrics.episodes.inc();
-            self.journal.episode(score, steps, truncated)?;
+            self.record(|thread| thread.journal.episode(score, steps, truncated))?;
         }
         self.trainer.learner.end_episodes(episodes.len() as u64);
         if let Some(score) = self.journal.training_score() {
@@ -262,8 +299,11 @@ impl TrainingThread {
 
     fn record_evaluation(&mut self, evaluated: &Evaluated) -> Result<()> {
         for evaluation in &evaluated.players {
-            self.journal.evaluation(evaluation, |state, writer| {
-                checkpoint::save_weights(&evaluated.weights.safetensors, state, writer)
+            self.record(|thread| thread.journal.record_evaluation(evaluation))?;
+            self.record(|thread| {
+                thread.journal.save_best(evaluation, |state, writer| {
+                    checkpoint::save_weights(&evaluated.weights.safetensors, state, writer)
+                })
             })?;
             self.process.events.send(&Event::Evaluation(evaluation.clone()));
         }
@@ -318,10 +358,12 @@ impl TrainingThread {
     }
 
     fn checkpoint(&mut self) -> Result<()> {
-        let (started, learner) = (Instant::now(), &self.trainer.learner);
-        let kept = self.resolved.settings.checkpoints_kept;
-        self.journal
-            .checkpoint(learner.updates(), kept, |state, writer| checkpoint::save(learner, state, writer))?;
+        let (started, kept) = (Instant::now(), self.resolved.settings.checkpoints_kept);
+        self.record(|thread| {
+            let learner = &thread.trainer.learner;
+            let save = |state: &_, writer: &mut _| checkpoint::save(learner, state, writer);
+            thread.journal.checkpoint(learner.updates(), kept, save)
+        })?;
         self.process.metrics.checkpoints.inc();
         let elapsed_seconds = started.elapsed().as_secs_f64();
         self.process.metrics.checkpoint_seconds.observe(elapsed_seconds);
@@ -346,7 +388,11 @@ impl TrainingThread {
         let settings = &self.resolved.settings;
         let number = self.request_evaluation(settings.evaluate_final_episodes, settings.baselines);
         let Some(evaluations) = self.wait_for_evaluation(number)? else { return self.stopped() };
-        let outcome = self.journal.finish(evaluations)?;
+        for evaluation in &evaluations {
+            self.record(|thread| thread.journal.record_evaluation(evaluation))?;
+        }
+        self.record(|thread| thread.journal.save_final())?;
+        let outcome = self.journal.outcome(evaluations);
         info!(frames = outcome.frames, updates = outcome.updates, "run finished");
         self.process.events.send(&Event::Finished(outcome));
         self.notify_finished(self.process.linger);

@@ -113,5 +113,6 @@ pub(crate) fn recovered_message(recovered: Recovered) -> v1::Recovered {
         damaged_lanes: recovered.damaged_lanes,
         lost_items: recovered.lost_items,
         damaged_state: recovered.damaged_state,
+        failed_flush: recovered.failed_flush,
     }
 }

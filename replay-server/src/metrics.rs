@@ -24,7 +24,7 @@ const UPDATES: (&str, &str, &str) =
     ("quiver_replay_priority_updates_total", "Priority updates by result", "result");
 const EVICTIONS: (&str, &str, &str) = ("quiver_replay_removals_total", "Items removed, by cause", "cause");
 /// Label values for kinds of damaged records.
-const DAMAGES: [&str; 5] = ["chunk", "priority", "lane", "item", "state"];
+const DAMAGES: [&str; 6] = ["chunk", "priority", "lane", "item", "state", "flush"];
 /// Minimum interval between log lines about one kind of event, for all callers together. All refusals are one kind.
 const LOG_PERIOD: Duration = Duration::from_secs(10);
 
@@ -80,6 +80,10 @@ telemetry::metrics! {
             new.counter("quiver_replay_syncs_total", "Completed flushes to disk"),
         pub(crate) sync_seconds: Histogram =
             new.histogram("quiver_replay_sync_seconds", "Time to flush changes to disk", SECONDS),
+        pub(crate) flush_failed_time: Gauge = new.gauge(
+            "quiver_replay_flush_failed_time_seconds",
+            "Time of the last failed flush to disk, in seconds since 1970; 0 if none",
+        ),
         damaged: IntCounterVec = new.counters(
             "quiver_replay_damaged_total",
             "Records that were damaged or missing at the start, by kind",
@@ -155,6 +159,7 @@ impl Metrics {
             ("lane", recovered.damaged_lanes),
             ("item", recovered.lost_items),
             ("state", recovered.damaged_state.into()),
+            ("flush", recovered.failed_flush.into()),
         ] {
             self.damaged.with_label_values(&[kind]).inc_by(count);
         }

@@ -127,6 +127,9 @@ pub enum Refusal {
     Occupied { run: String },
     #[error("{0}")]
     Directory(String),
+    /// A change of the shard that must be on disk before it is obeyed cannot be written. Nothing has changed.
+    #[error("cannot {what} in the data directory: {why}; check the permissions and free space of --data-dir")]
+    NotPersisted { what: &'static str, why: String },
     /// An error of the file system.
     #[error("cannot {what}: {why}")]
     Storage { what: String, why: String },
@@ -245,10 +248,10 @@ impl Refusal {
             Refusal::FirstMessageTimeout(_) | Refusal::ReaderTimeout(_) => {
                 (Code::DeadlineExceeded, Reason::Limit)
             }
-            // A shortage: there is room again when other streams end.
-            Refusal::ActorStreams { .. } | Refusal::PendingStreams { .. } => {
-                (Code::Unavailable, Reason::Limit)
-            }
+            // A shortage: there is room again when other streams end, or space on the disk.
+            Refusal::ActorStreams { .. }
+            | Refusal::PendingStreams { .. }
+            | Refusal::NotPersisted { .. } => (Code::Unavailable, Reason::Limit),
             Refusal::NoTicketKey | Refusal::Stopping => return (Code::Unavailable, None),
         };
         (code, Some(reason))
@@ -266,9 +269,7 @@ impl Refusal {
 impl From<DirectoryError> for Refusal {
     fn from(error: DirectoryError) -> Self {
         match error {
-            DirectoryError::Io { what, source } => {
-                Refusal::Storage { what: format!("{what} in the data directory"), why: source.to_string() }
-            }
+            DirectoryError::Io { what, source } => Refusal::NotPersisted { what, why: source.to_string() },
             other => Refusal::Directory(other.to_string()),
         }
     }

@@ -69,6 +69,7 @@ impl BoundServer {
         // Only now: a scrape during recovery would see totals of 0, and the next one a jump to the recovered totals.
         let metrics = Metrics::register(&registry);
         log_recovery(&shard, &metrics, started);
+        metrics.flush_failed_time.set(shard.last_failed_flush());
         let sync_each = durable && config.fsync == Fsync::Always;
         let (shard, shard_dropped) = SharedShard::new(shard, metrics.clone(), sync_each);
         if let (true, Fsync::Every(period)) = (durable, config.fsync) {
@@ -161,6 +162,7 @@ fn log_recovery(shard: &Shard, metrics: &Metrics, started: Instant) {
         damaged_lanes,
         lost_items,
         damaged_state,
+        failed_flush,
     } = recovered;
     metrics.record_recovery(&recovered);
     if recovered.is_whole() {
@@ -175,13 +177,15 @@ fn log_recovery(shard: &Shard, metrics: &Metrics, started: Instant) {
             damaged_lanes,
             lost_items,
             damaged_state,
+            failed_flush,
             elapsed_seconds,
             "recovery completed with data loss"
         );
     }
 }
 
-/// Flushes the files to disk periodically, without the shard's lock. Ends with the shard.
+/// Flushes the files to disk periodically, without the shard's lock. Ends with the shard. A failed flush ends the shard: a
+/// second one would report success for changes that the kernel has dropped. The next process checks everything.
 async fn sync_periodically(shard: WeakSharedShard, metrics: Metrics, period: Duration) {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -195,8 +199,10 @@ async fn sync_periodically(shard: WeakSharedShard, metrics: Metrics, period: Dur
         match tokio::task::spawn_blocking(move || storage.sync()).await {
             Ok(Ok(())) => metrics.record_sync(started.elapsed()),
             Ok(Err(error)) => {
-                let elapsed_seconds = started.elapsed().as_secs_f64();
-                tracing::warn!(%error, elapsed_seconds, "flush to disk failed, retrying");
+                if let Some(handle) = shard.upgrade() {
+                    handle.stop_after_failed_flush(&error, started.elapsed()).await;
+                }
+                return;
             }
             Err(_) => return,
         }
@@ -224,4 +230,34 @@ async fn update_health(shard: SharedShard, health: &Health) {
     }
     drop(shard);
     std::future::pending::<()>().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shard::LearnerIdentity;
+    use crate::store_backend::StoreBackend;
+    use proto::convert::StoreSpec;
+    use replay::StoreOptions;
+    use replay::codec::Codec;
+    use replay::testing::{self, table};
+
+    #[tokio::test]
+    async fn a_failed_flush_stops_the_shard_and_is_not_repeated() {
+        let folder = tempfile::tempdir().unwrap();
+        let backend = StoreBackend::lock_directory(folder.path()).unwrap();
+        let mut shard = Shard::open(backend, u64::MAX).unwrap();
+        let options = StoreOptions { tables: vec![table("replay")], ..testing::options() };
+        let spec = StoreSpec { options, codec: Codec::None, actions: 2 };
+        let learner = LearnerIdentity { run: "run".into(), incarnation: 1 };
+        shard.grant(&learner, Some(spec), None, false).unwrap();
+        shard.storage().unwrap().break_flush();
+        let metrics = Metrics::register(&Registry::new());
+        let (shared, mut dropped) = SharedShard::new(shard, metrics.clone(), false);
+        sync_periodically(shared.downgrade(), metrics.clone(), Duration::from_millis(1)).await;
+        dropped.wait().await;
+        assert_eq!(metrics.syncs.get(), 0);
+        let slot = replay::store::directory::SlotDirectory::take(folder.path()).unwrap();
+        assert!(slot.flush_marker().is_set().unwrap(), "the next process knows");
+    }
 }

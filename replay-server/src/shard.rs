@@ -26,7 +26,7 @@ mod spec;
 use identity::actor_identity;
 pub use identity::{LearnerIdentity, WriterIdentity};
 pub use spec::Change;
-use spec::{apply, check_memory, check_same, manifest, spec_of};
+use spec::{apply, check_memory, check_same, grow, manifest, shrink, spec_of};
 
 /// What the shard decided about a chunk.
 #[derive(Debug, PartialEq)]
@@ -185,6 +185,7 @@ impl Shard {
         allowance: Option<Allowance>,
         finished: bool,
     ) -> Result<(), Refusal> {
+        let mut options = None;
         match self.check_learner(learner)? {
             None => {
                 let spec = spec.ok_or(proto::Invalid::Missing("store"))?;
@@ -193,14 +194,16 @@ impl Shard {
             Some(configured) => {
                 if let Some(spec) = spec {
                     check_same(&configured.spec, &spec)?;
-                    self.change_options(spec.options)?;
+                    options = Some(spec.options);
                 }
             }
         }
-        let configured = self.accept_learner(learner)?;
-        configured.set_allowance(allowance);
-        let ends = finished && !configured.finished;
-        if ends { self.save_run(learner.incarnation, true) } else { Ok(()) }
+        let configured = self.configured.as_ref().ok_or(Refusal::NotConfigured)?;
+        // A learner that calls after the end of the run continues it, unless it says finished again.
+        let finished = finished || (configured.finished && learner.incarnation == configured.learner);
+        self.change(options, learner.incarnation, finished)?;
+        self.configured.as_mut().ok_or(Refusal::NotConfigured)?.set_allowance(allowance);
+        Ok(())
     }
 
     /// Sets the key of the run's tickets: the given one, or a random one if there is none. It is persisted, so that a
@@ -242,7 +245,8 @@ impl Shard {
         let changed = &mut options.tables[table];
         changed.capacity = change.capacity.unwrap_or(changed.capacity);
         changed.priority_exponent = change.priority_exponent.unwrap_or(changed.priority_exponent);
-        self.change_options(options)
+        let (learner, finished) = (configured.learner, configured.finished);
+        self.change(Some(options), learner, finished)
     }
 
     /// The run and the configuration, once a learner has sent them.
@@ -293,6 +297,11 @@ impl Shard {
         let more =
             saving.write_some(&configured.store, bytes).map_err(Refusal::storage("write a snapshot"))?;
         Ok((std::mem::take(saving.sink()), more))
+    }
+
+    /// When a flush of the store last failed, in seconds since 1970; 0 if none ever did.
+    pub fn last_failed_flush(&self) -> f64 {
+        self.backend.last_failed_flush()
     }
 
     /// Where the store's files are, so that they can be flushed to disk without the shard.
@@ -358,34 +367,33 @@ impl Shard {
     fn accept_learner(&mut self, learner: &LearnerIdentity) -> Result<&mut Configured, Refusal> {
         if self.configured.as_ref().is_some_and(|configured| learner.incarnation > configured.learner) {
             // A learner that calls after the end of the run continues it, unless its next grant says finished again.
-            self.save_run(learner.incarnation, false)?;
+            self.change(None, learner.incarnation, false)?;
         }
         self.configured.as_mut().ok_or(Refusal::NotConfigured)
     }
 
-    /// Checks all options, then applies and persists them. They differ from the current ones only in what can change.
-    fn change_options(&mut self, options: StoreOptions) -> Result<(), Refusal> {
+    /// Changes the options (if given), the newest learner, and whether the run has ended: all or nothing, and on disk
+    /// before any of it is obeyed. Otherwise a full disk would refuse a learner whose retry is obeyed, and after a
+    /// restart the older one would be.
+    fn change(&mut self, options: Option<StoreOptions>, learner: u32, finished: bool) -> Result<(), Refusal> {
         let configured = self.configured.as_mut().ok_or(Refusal::NotConfigured)?;
-        if *configured.store.options() == options {
+        let before = configured.store.options().clone();
+        let options = options.unwrap_or_else(|| before.clone());
+        if (&options, learner, finished) == (&before, configured.learner, configured.finished) {
             return Ok(());
         }
         options.check()?;
         check_memory(&options, self.memory_limit)?;
-        apply(&mut configured.store, &options)?;
-        configured.spec = Arc::new(StoreSpec { options, ..(*configured.spec).clone() });
-        let manifest = self.manifest(self.configured.as_ref().ok_or(Refusal::NotConfigured)?)?;
-        self.backend.save_manifest(manifest)
-    }
-
-    /// Changes the newest learner and whether the run has ended: on disk first, so that a failure changes nothing.
-    fn save_run(&mut self, learner: u32, finished: bool) -> Result<(), Refusal> {
-        let configured = self.configured.as_ref().ok_or(Refusal::NotConfigured)?;
-        let mut manifest = self.manifest(configured)?;
-        (manifest.learner, manifest.finished) = (learner, finished);
-        self.backend.save_manifest(manifest)?;
-        if let Some(configured) = &mut self.configured {
-            (configured.learner, configured.finished) = (learner, finished);
+        let spec = StoreSpec { options: options.clone(), ..(*configured.spec).clone() };
+        let mut manifest = manifest(&configured.run, &spec, configured.store.incarnation(), learner)?;
+        manifest.finished = finished;
+        grow(&mut configured.store, &options)?;
+        if let Err(refusal) = self.backend.save_manifest(manifest) {
+            shrink(&mut configured.store, &before)?;
+            return Err(refusal);
         }
+        apply(&mut configured.store, &options)?;
+        (configured.spec, configured.learner, configured.finished) = (Arc::new(spec), learner, finished);
         Ok(())
     }
 

@@ -154,14 +154,19 @@ impl SharedShard {
             .unwrap_or_else(|failed| Err(io::Error::other(failed)));
         if let Err(error) = synced {
             // Callers that wait for an answer see their stream break. Nothing was acknowledged to them.
-            let elapsed_seconds = started.elapsed().as_secs_f64();
-            tracing::error!(%error, elapsed_seconds, "flush to disk failed, stopping the shard");
-            self.lock().await.running = None;
+            self.stop_after_failed_flush(&error, started.elapsed()).await;
             return Err(Refusal::Stopping);
         }
         self.0.metrics.record_sync(started.elapsed());
         *flushed = revision;
         Ok(())
+    }
+
+    /// Drops the shard, whose changes may be lost although its memory still has them.
+    pub async fn stop_after_failed_flush(&self, error: &io::Error, elapsed: Duration) {
+        let elapsed_seconds = elapsed.as_secs_f64();
+        tracing::error!(%error, elapsed_seconds, "flush to disk failed, stopping the shard");
+        self.lock().await.running = None;
     }
 
     /// A handle for periodic tasks, which must not keep the shard alive.

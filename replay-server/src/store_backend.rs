@@ -45,7 +45,7 @@ impl StoreBackend {
                 if let Some(manifest) = &slot.identity().manifest {
                     return Err(Refusal::Occupied { run: manifest.run.clone() });
                 }
-                slot.storage_of(&manifest)
+                slot.storage_of(&manifest).with_progress(log_zeros)
             }
         };
         let (store, recovered) = Store::restore(manifest.incarnation, storage, &mut input)?;
@@ -73,13 +73,18 @@ impl StoreBackend {
         &self.id
     }
 
+    /// When a flush of the store last failed, in seconds since 1970; 0 if none ever did.
+    pub fn last_failed_flush(&self) -> f64 {
+        self.slot.as_ref().and_then(|slot| slot.flush_marker().last_failure().ok()).unwrap_or(0.0)
+    }
+
     /// Whether the store survives the process.
     pub fn is_durable(&self) -> bool {
         self.slot.is_some()
     }
 
     /// Opens the store of a former process, if there is one. The store gets a new incarnation if anything of it was lost,
-    /// and after every reboot of the machine, because keys may have been issued that did not reach the disk: counters start
+    /// after a failed flush, and after every reboot of the machine, because keys may have been issued that did not reach the disk: counters start
     /// at 0, and old keys become invalid.
     pub fn recover(&mut self) -> Result<Option<(StoreManifest, Store, Recovered)>, Refusal> {
         if let Some(restored) = self.restored.take() {
@@ -89,8 +94,17 @@ impl StoreBackend {
         let Some((storage, manifest)) = slot.storage().zip(slot.identity().manifest.clone()) else {
             return Ok(None);
         };
-        let (mut store, recovered) = Store::open(manifest.options.clone(), manifest.incarnation, storage)
+        let storage_error = Refusal::storage;
+        let failed_flush = slot.flush_marker().is_set().map_err(storage_error("read flush-failed"))?;
+        if failed_flush {
+            tracing::warn!("an earlier flush to disk failed, writing all files again");
+            storage.rewrite().map_err(storage_error(
+                "write all files of the shard again after a failed flush; repair or replace the disk of --data-dir",
+            ))?;
+        }
+        let (mut store, mut recovered) = Store::open(manifest.options.clone(), manifest.incarnation, storage)
             .map_err(Refusal::store_error)?;
+        recovered.failed_flush = failed_flush;
         let mut manifest = manifest;
         if manifest.is_of_another_boot() || !recovered.is_whole() {
             manifest.incarnation = random_incarnation().map_err(Refusal::storage("read /dev/urandom"))?;
@@ -98,6 +112,10 @@ impl StoreBackend {
             // incarnation.
             slot.save_manifest(manifest.clone())?;
             store.start_incarnation(manifest.incarnation);
+        }
+        if failed_flush {
+            // Last: if the process dies before, the next start does all this again.
+            slot.flush_marker().clear().map_err(storage_error("write flush-failed"))?;
         }
         Ok(Some((manifest, store, recovered)))
     }
@@ -107,7 +125,8 @@ impl StoreBackend {
         let (options, incarnation) = (manifest.options.clone(), manifest.incarnation);
         let Some(slot) = &mut self.slot else { return Ok(Store::new(options, incarnation)?) };
         let (store, _) =
-            Store::open(options, incarnation, slot.storage_of(&manifest)).map_err(Refusal::store_error)?;
+            Store::open(options, incarnation, slot.storage_of(&manifest).with_progress(log_zeros))
+                .map_err(Refusal::store_error)?;
         store.sync().map_err(Refusal::storage("write the new replay"))?;
         // Only after the files exist: a store that cannot be created must not block the next start from creating
         // another.
@@ -125,6 +144,10 @@ impl StoreBackend {
     pub fn snapshot_head(&self, manifest: &StoreManifest) -> Result<Vec<u8>, Refusal> {
         Ok(SlotDirectory::snapshot_head(&self.id, manifest)?)
     }
+}
+
+fn log_zeros(file: &str, written_bytes: u64, bytes: u64) {
+    tracing::info!(file, written_bytes, bytes, "file system cannot reserve blocks, writing zeros");
 }
 
 #[cfg(test)]
@@ -151,5 +174,31 @@ mod tests {
             StoreBackend::lock_directory(&data).unwrap().recover().unwrap().unwrap();
         assert!(recovered.is_whole());
         assert_eq!((&manifest.options, store.options()), (&options(20), &options(20)));
+    }
+
+    #[test]
+    fn a_failed_flush_counts_as_damage_after_a_restart_and_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = || StoreBackend::lock_directory(folder.path()).unwrap();
+        let manifest = StoreManifest::new("run".into(), "none".into(), 4, options(50)).unwrap();
+        let mut backend = lock();
+        let store = backend.create(manifest.clone()).unwrap();
+        assert_eq!(backend.last_failed_flush(), 0.0);
+        store.storage().break_flush();
+        assert!(store.sync().is_err());
+        drop((store, backend));
+
+        let mut backend = lock();
+        let (damaged, store, recovered) = backend.recover().unwrap().unwrap();
+        assert!(recovered.failed_flush && !recovered.is_whole());
+        assert_ne!(damaged.incarnation, manifest.incarnation, "keys may be of what is lost");
+        let failed = backend.last_failed_flush();
+        assert!(failed > 0.0);
+        drop((store, backend));
+
+        let mut backend = lock();
+        let (whole, _, recovered) = backend.recover().unwrap().unwrap();
+        assert!(recovered.is_whole(), "everything was written again");
+        assert_eq!((whole.incarnation, backend.last_failed_flush()), (damaged.incarnation, failed));
     }
 }

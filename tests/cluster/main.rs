@@ -7,6 +7,7 @@
 
 mod adjusting;
 mod endings;
+mod full_disk;
 mod harness;
 mod kills;
 mod launcher;

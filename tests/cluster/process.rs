@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 /// How long something may take that will happen, however busy the machine is.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -88,6 +88,12 @@ impl Process {
     /// Holds it where it is.
     pub fn stop(&self) {
         self.signal(Signal::STOP);
+    }
+
+    /// Limits the size of its files, or lifts the limit.
+    pub fn limit_files(&self, bytes: Option<u64>) {
+        let limit = Rlimit { current: bytes, maximum: None };
+        prlimit(Some(Pid::from_child(&self.child)), Resource::Fsize, limit).unwrap();
     }
 
     /// Resumes the stopped process.

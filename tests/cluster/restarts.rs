@@ -37,7 +37,7 @@ fn a_restarted_learners_weights_replace_newer_numbered_ones_of_its_former_life()
     let mut cluster = Cluster::start(1, 1, &FLAGS);
     let version = |cluster: &Cluster| cluster.actors[0].metric("quiver_actor_weights_version");
     until("the actor has weights of some age", || version(&cluster) >= 500.0);
-    assert_eq!(cluster.run().1, 1);
+    let former = cluster.run().1;
     cluster.learner.kill();
     let before = version(&cluster) as u64;
     cluster.start_learner();
@@ -45,9 +45,9 @@ fn a_restarted_learners_weights_replace_newer_numbered_ones_of_its_former_life()
     until("there is experience from weights with a smaller number of a newer learner", || {
         let batch = cluster.items(0);
         let mut acted = batch.items().filter_map(|item| item.steps().next()).map(|taken| taken.weights);
-        acted.any(|weights| weights.incarnation == 2 && weights.number < before)
+        acted.any(|weights| weights.incarnation > former && weights.number < before)
     });
-    assert_eq!(cluster.run().1, 2);
+    assert!(cluster.run().1 > former);
     let joins = cluster.actors[0].metric("quiver_actor_joins_total");
     assert_eq!(joins, 1.0, "the actor continued as it was");
     for reason in ["identity", "fenced"] {

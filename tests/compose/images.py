@@ -3,6 +3,8 @@
 The base image is a minimal Debian with the name that the Dockerfile uses. Quiver's image is built by the Dockerfile itself,
 from compiled programs. Prometheus is Debian's; Grafana is replaced by a placeholder that does nothing."""
 
+import os
+import re
 import shutil
 
 import tools
@@ -25,6 +27,13 @@ FROM {BASE}
 STOPSIGNAL SIGKILL
 ENTRYPOINT ["sleep", "infinity"]
 """
+
+
+def without_digests():
+    """Names the images of the compose file by tag only, in this process and its children: only a registry has digests."""
+    text = (ROOT / "deploy/compose.yaml").read_text()
+    for variable, image in re.findall(r"\$\{([A-Z]+_IMAGE):-([^}]+)\}", text):
+        os.environ[variable] = image.split("@")[0]
 
 
 def exists(name):
@@ -58,7 +67,8 @@ def all_of(names):
             from_text(name, GRAFANA, empty)
         else:
             context = WORK / "context"
-            build(name, ROOT / "deploy/Dockerfile", context, "--target", "runtime", "--build-arg", "BINARIES=prebuilt")
+            build(name, ROOT / "deploy/Dockerfile", context, "--target", "runtime", "--build-arg", "BINARIES=prebuilt",
+                  "--build-arg", f"DEBIAN_IMAGE={BASE}")
             shutil.rmtree(context)
     # The build cache is three times as large as the images.
     run("docker", "builder", "prune", "--all", "--force")

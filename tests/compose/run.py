@@ -16,7 +16,7 @@ import pictures
 import tools
 from cluster import DEPLOY, Cluster, inspect, kill, metrics, state
 from engine import Engine
-from images import all_of
+from images import all_of, without_digests
 from monitoring import Prometheus
 from shell import TARGET, run, say, until
 
@@ -41,6 +41,7 @@ def settings(frames):
 
 def the_files_are_valid():
     """Both versions of compose accept the files, with and without the override."""
+    without_digests()
     for files in [["compose.yaml"], ["compose.yaml", "compose.gpu.yaml"]]:
         flags = [word for file in files for word in ("-f", file)]
         for program in [["docker", "compose"], ["docker-compose"]]:

@@ -28,6 +28,8 @@ pub struct RunInfo {
     /// The run's name, unique over all runs.
     pub run: String,
     pub incarnation: u32,
+    /// The number of this start of the learner.
+    pub start: u32,
     /// Whether the run had members before this start, which may reconnect.
     pub resumed: bool,
     /// The key of the tickets of the run's members.
@@ -45,6 +47,7 @@ impl RunInfo {
         Self {
             run: "run".into(),
             incarnation: 1,
+            start: 1,
             resumed: false,
             ticket_key: TicketKey::from_bytes(&[7; 32]).unwrap(),
             config: String::new(),

@@ -241,9 +241,12 @@ impl ShardPool {
                 let id = status.id.clone();
                 self.control.update_status(shard, status);
                 if self.directory.returning().contains(&shard) {
-                    info!(shard, id, "shard rejoined the run");
                     let others = self.directory.returning().iter().copied().filter(|&other| other != shard);
-                    self.set_returning(others.collect())?;
+                    match self.set_returning(others.collect()) {
+                        Ok(()) => info!(shard, id, "shard rejoined the run"),
+                        // Its next answer tries again.
+                        Err(error) => warn!(shard, id, error, "shard does not rejoin the run yet"),
+                    }
                 }
                 Ok(true)
             }
@@ -265,12 +268,17 @@ impl ShardPool {
     fn check_identity(&mut self, shard: usize, status: &ShardStatus) -> Result<bool, String> {
         let address = self.shards[shard].address().clone();
         let identity = self.directory.identify(shard, &status.id, self.clock.now());
-        match identity.map_err(|error| {
-            format!(
-                "can't store the id of shard {}: {error:#}; free space in the run directory, then resume",
-                status.id
-            )
-        })? {
+        let identity = match identity {
+            Ok(identity) => identity,
+            Err(error) => {
+                // Its next answer tries again. A full disk must not end the run.
+                let error = format!("{error:#}");
+                warn!(shard, id = status.id, error, "shard id not stored, free space in the run directory");
+                self.control.mark_unreachable(shard);
+                return Ok(false);
+            }
+        };
+        match identity {
             IdentifyOutcome::Expected => Ok(true),
             IdentifyOutcome::FirstAnswer => {
                 self.publish_directory();

@@ -203,6 +203,7 @@ impl Learner for LearnerService {
             index,
             incarnation,
             learner_incarnation: run_info.incarnation,
+            learner_start: run_info.start,
             config: run_info.config.clone(),
             shards: shard_messages(&self.hub.shards()),
             finished: self.hub.is_finished(),

@@ -157,8 +157,9 @@ impl ShardDirectory {
     /// Sets which shards rejoin the run when they answer, and stores that.
     pub fn set_returning(&mut self, returning: BTreeSet<usize>) -> Result<()> {
         if self.returning != returning {
-            self.returning = returning;
-            self.save()?;
+            let before = std::mem::replace(&mut self.returning, returning);
+            // What is not on disk does not hold, so that a retry stores it.
+            self.save().inspect_err(|_| self.returning = before)?;
         }
         Ok(())
     }
@@ -198,8 +199,9 @@ impl ShardDirectory {
             return Ok(IdentifyOutcome::Foreign);
         }
         let former = std::mem::replace(&mut self.shards[number].id, id.to_owned());
+        // An id that is not on disk does not hold, so that the next answer stores it.
+        self.save().inspect_err(|_| self.shards[number].id.clone_from(&former))?;
         (self.searches[number], self.confirmed[number]) = (None, true);
-        self.save()?;
         Ok(IdentifyOutcome::New { replaces: Some(former).filter(|former| !former.is_empty()) })
     }
 }
@@ -294,6 +296,24 @@ mod tests {
         assert_eq!(identify("x"), IdentifyOutcome::Expected);
         assert_eq!(identify("y"), IdentifyOutcome::New { replaces: Some("x".into()) });
         assert_eq!(identify("x"), IdentifyOutcome::New { replaces: Some("y".into()) });
+    }
+
+    #[test]
+    fn an_id_that_cannot_be_stored_does_not_hold_and_is_stored_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut directory = ShardDirectory::open(folder.path(), &fixed(1)).unwrap();
+        let now = Instant::now();
+        // A directory in the place of the new file fails the write, as a full disk does.
+        let partial = folder.path().join("shards.partial");
+        fs::create_dir(&partial).unwrap();
+        for _ in 0..2 {
+            assert!(directory.identify(0, "x", now).is_err());
+            assert!(directory.set_returning([0].into()).is_err());
+            assert!(directory.confirmed()[0].id.is_empty() && directory.returning().is_empty());
+        }
+        fs::remove_dir(&partial).unwrap();
+        assert_eq!(directory.identify(0, "x", now).unwrap(), IdentifyOutcome::New { replaces: None });
+        assert_eq!(saved_ids(folder.path()).unwrap(), ["x"]);
     }
 
     #[test]

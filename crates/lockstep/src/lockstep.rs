@@ -53,7 +53,7 @@ impl Lockstep {
         let sampling = seed::generator(settings.seed, Purpose::Sampling, &[]);
         let store = Store::new(store_options(settings, &spec), 0)?;
         let replay = LocalReplay::new(settings, &spec, &learner, store, sampling)?;
-        let player = Lanes::new(&resolved, 0, 0, 1)?;
+        let player = Lanes::new(&resolved, 0, 0, 0, 1)?;
         Ok(Self { resolved, trainer: Trainer { learner, replay }, player, frames: 0, agent_steps: 0, spec })
     }
 

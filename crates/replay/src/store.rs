@@ -19,6 +19,7 @@
 //! word is valid.
 
 pub(crate) mod duplicate;
+pub mod flush_marker;
 pub(crate) mod insert;
 pub(crate) mod item;
 pub(crate) mod lanes;
@@ -45,7 +46,7 @@ pub mod inspect;
 
 pub use recover::Recovered;
 pub use save::{LoadError, SnapshotWriter};
-pub use storage::{Storage, StorageError};
+pub use storage::{Storage, StorageError, ZerosProgress};
 
 use bytemuck::Zeroable;
 use value::priority::Priority;

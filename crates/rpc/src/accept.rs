@@ -21,7 +21,10 @@ use crate::gate::Gate;
 use crate::slots::{NoSlot, Slots};
 
 /// Maximum open connections: several times a thousand actors, and room for as many silent connections.
-pub(crate) const CONNECTIONS_MAX: usize = 4096;
+const CONNECTIONS_MAX: usize = 4096;
+/// File descriptors that connections leave to the rest of the process: its libraries, files, checkpoints, own connections
+/// and metrics. So callers cannot keep a checkpoint from being written.
+const FILES_RESERVED: usize = 256;
 /// Connections that the kernel queues until the server accepts them.
 const BACKLOG: u32 = 1024;
 /// Pause after an accept error such as "too many open files", so that open connections can close first.
@@ -183,6 +186,18 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
+/// How many connections a listener of this process may have open.
+pub(crate) fn connections_max() -> usize {
+    let files = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |files| files as usize);
+    connections_within(files)
+}
+
+/// How many connections fit into this limit of open files.
+fn connections_within(files: usize) -> usize {
+    let rest = files.saturating_sub(FILES_RESERVED).max(files / 2);
+    rest.clamp(1, CONNECTIONS_MAX)
+}
+
 /// Raises the limit of open files to the hard limit. Many systems default to 1,024, and every connection is an open
 /// file. Every listener calls this.
 pub fn raise_file_limit() {
@@ -199,6 +214,13 @@ mod tests {
     use super::*;
     use prometheus::Registry;
     use tokio::io::AsyncReadExt;
+
+    #[test]
+    fn connections_leave_file_descriptors_for_checkpoints() {
+        for (files, connections) in [(usize::MAX, 4096), (4096, 3840), (1024, 768), (300, 150), (1, 1)] {
+            assert_eq!(connections_within(files), connections, "{files}");
+        }
+    }
 
     #[tokio::test]
     async fn connections_beyond_the_limit_are_closed_and_slots_are_reused() {

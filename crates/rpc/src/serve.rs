@@ -16,7 +16,7 @@ use tower::layer::util::{Identity, Stack};
 use tracing::{info, warn};
 
 pub use crate::accept::raise_file_limit;
-use crate::accept::{CONNECTIONS_MAX, Sockets, accept};
+use crate::accept::{Sockets, accept, connections_max};
 use crate::address::Address;
 use crate::edge::Edge;
 use crate::gate::Gate;
@@ -95,7 +95,8 @@ impl Listener {
         }
         info!(tls, address = %self.address, "server listening");
         {
-            let accepting = accept(&self.sockets, CONNECTIONS_MAX, &self.edge, &self.gate, accepted, dropped);
+            let accepting =
+                accept(&self.sockets, connections_max(), &self.edge, &self.gate, accepted, dropped);
             tokio::select! {
                 () = shutdown => {}
                 () = accepting => {}

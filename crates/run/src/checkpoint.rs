@@ -108,7 +108,10 @@ fn put_in_place(folder: &Path, partial: &Path, name: &str) -> io::Result<()> {
     if path.exists() {
         fs::rename(&path, &old)?;
     }
-    fs::rename(partial, &path)?;
+    if let Err(error) = fs::rename(partial, &path) {
+        let _ = fs::rename(&old, &path);
+        return Err(error);
+    }
     File::open(folder)?.sync_all()?;
     remove_if_there(&old)
 }

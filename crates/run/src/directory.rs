@@ -63,6 +63,10 @@ impl RunDir {
         if directory.config().exists() {
             return Err(RunDirError::Exists(path.display().to_string()));
         }
+        if made {
+            // Every later sync below a directory whose own entry is lost would be in vain.
+            sync_parent(path).map_err(|error| io_error(path, error))?;
+        }
         let filled =
             write_atomically(&directory.config(), resolved.to_toml(true).as_bytes()).and_then(|()| {
                 fs::create_dir_all(directory.checkpoints()).map_err(|error| io_error(path, error))
@@ -152,18 +156,26 @@ pub fn fresh_name(runs: &Path, stem: &str) -> PathBuf {
     path
 }
 
-/// Writes a file atomically: it has either its old content or the new one.
+/// Writes a file atomically: it has either its old content or the new one. After a return without error it has the new
+/// one, whatever happens to the machine.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RunDirError> {
     let partial = path.with_extension("partial");
     let written = (|| {
         fs::write(&partial, bytes)?;
         File::open(&partial)?.sync_all()?;
-        fs::rename(&partial, path)
+        fs::rename(&partial, path)?;
+        // A rename is on disk only with its directory: without this, a loss of power can bring the old content back.
+        sync_parent(path)
     })();
     written.map_err(|error| {
         let _ = fs::remove_file(&partial);
         io_error(path, error)
     })
+}
+
+fn sync_parent(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent)?.sync_all()
 }
 
 pub(crate) fn io_error(path: &Path, error: io::Error) -> RunDirError {

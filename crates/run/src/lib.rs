@@ -17,6 +17,7 @@ pub mod output;
 pub mod parent;
 pub mod progress;
 pub mod record;
+pub mod shortage;
 pub mod summary;
 pub mod tensorboard;
 

@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -112,26 +113,97 @@ const EVENTS: usize = 3;
 /// The open files of a run's record.
 #[derive(Debug)]
 pub struct Record {
-    files: [File; FILES.len()],
+    files: [Tail; FILES.len()],
+}
+
+/// The end of a file that only grows, by whole entries. An entry that could not be written, on a full disk, leaves
+/// nothing behind and can be written again.
+#[derive(Debug)]
+struct Tail {
+    file: File,
+    /// End of the last whole entry.
+    length: u64,
+    /// Part of an entry may be behind it.
+    is_torn: bool,
+    /// Everything before this is on disk.
+    synced: u64,
+    /// A sync failed: the kernel may take for written what is not on disk.
+    sync_failed: bool,
+}
+
+impl Tail {
+    fn new(file: File) -> io::Result<Self> {
+        let length = file.metadata()?.len();
+        Ok(Self { file, length, is_torn: false, synced: length, sync_failed: false })
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.repair()?;
+        self.is_torn = true;
+        self.file.write_all_at(bytes, self.length)?;
+        self.is_torn = false;
+        self.length += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Goes back to an earlier end.
+    fn truncate(&mut self, length: u64) {
+        self.is_torn |= length < self.length;
+        self.length = length;
+        // If this fails, the next append does it first.
+        let _ = self.repair();
+    }
+
+    fn repair(&mut self) -> io::Result<()> {
+        if self.is_torn {
+            self.file.set_len(self.length)?;
+            self.is_torn = false;
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.repair()?;
+        if self.sync_failed {
+            self.rewrite()?;
+        }
+        self.sync_failed = true;
+        self.file.sync_data()?;
+        (self.sync_failed, self.synced) = (false, self.length);
+        Ok(())
+    }
+
+    /// Writes everything that no sync has covered once more: after a failed sync another one alone would report success
+    /// for what the kernel has dropped.
+    fn rewrite(&self) -> io::Result<()> {
+        const PIECE: u64 = 1 << 16;
+        let mut at = self.synced.min(self.length);
+        while at < self.length {
+            let mut piece = vec![0; PIECE.min(self.length - at) as usize];
+            self.file.read_exact_at(&mut piece, at)?;
+            self.file.write_all_at(&piece, at)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
 }
 
 impl Record {
     /// Opens the record in `run` and truncates it to the lengths of a checkpoint (all zero for a new run).
     pub fn open(run: &Path, cut: &Cut) -> Result<Self, RunDirError> {
-        let open = |index: usize| -> Result<File, RunDirError> {
+        let open = |index: usize| -> Result<Tail, RunDirError> {
             let path = run.join(FILES[index]);
-            let open = || -> io::Result<File> {
-                let mut file = File::options().create(true).truncate(false).write(true).open(&path)?;
+            let open = || -> io::Result<Tail> {
+                let file = File::options().create(true).truncate(false).read(true).write(true).open(&path)?;
                 let length = file.metadata()?.len().min(cut.0[index]);
                 file.set_len(length)?;
-                file.seek(SeekFrom::End(0))?;
-                Ok(file)
+                Tail::new(file)
             };
             open().map_err(|error| io_error(&path, error))
         };
         let mut record = Self { files: [open(0)?, open(1)?, open(2)?, open(3)?] };
         if record.cut().is_ok_and(|cut| cut.0[EVENTS] == 0) {
-            record.append(EVENTS, &tensorboard::header(now())).map_err(|error| io_error(run, error))?;
+            record.append(&[(EVENTS, tensorboard::header(now()))]).map_err(|error| io_error(run, error))?;
         }
         Ok(record)
     }
@@ -156,30 +228,26 @@ impl Record {
     pub fn cut(&mut self) -> io::Result<Cut> {
         let mut cut = Cut::default();
         for (length, file) in cut.0.iter_mut().zip(&mut self.files) {
-            file.sync_data()?;
-            *length = file.stream_position()?;
+            file.sync()?;
+            *length = file.length;
         }
         Ok(cut)
     }
 
     pub fn episode(&mut self, episode: &Episode) -> io::Result<()> {
-        self.line(EPISODES, episode)?;
-        self.scalars(
-            episode.frames,
-            &[("training/score", episode.score), ("training/steps", episode.steps as f64)],
-        )
+        let scalars = [("training/score", episode.score), ("training/steps", episode.steps as f64)];
+        self.append(&[line(EPISODES, episode)?, scalars_of(episode.frames, &scalars)])
     }
 
     pub fn evaluation(&mut self, evaluation: &Evaluation) -> io::Result<()> {
-        self.line(EVALUATIONS, evaluation)?;
+        let mut entries = vec![line(EVALUATIONS, evaluation)?];
         if evaluation.player == AGENT {
-            self.scalars(evaluation.frames, &[("evaluation/score", evaluation.mean)])?;
+            entries.push(scalars_of(evaluation.frames, &[("evaluation/score", evaluation.mean)]));
         }
-        Ok(())
+        self.append(&entries)
     }
 
     pub fn training(&mut self, training: &Training) -> io::Result<()> {
-        self.line(TRAINING, training)?;
         let values = [
             ("learner/loss", training.loss),
             ("learner/td_error", training.td_error),
@@ -192,22 +260,28 @@ impl Record {
             ("speed/frames_per_second", training.frames_per_second),
             ("speed/updates_per_second", training.updates_per_second),
         ];
-        self.scalars(training.frames, &values)
+        self.append(&[line(TRAINING, training)?, scalars_of(training.frames, &values)])
     }
 
-    fn line(&mut self, file: usize, value: &impl Serialize) -> io::Result<()> {
-        let mut line = serde_json::to_vec(value)?;
-        line.push(b'\n');
-        self.append(file, &line)
+    /// Appends entries to files: all of them, or none if one fails.
+    fn append(&mut self, entries: &[(usize, Vec<u8>)]) -> io::Result<()> {
+        let before = self.files.each_ref().map(|tail| tail.length);
+        let appended = entries.iter().try_for_each(|(file, bytes)| self.files[*file].append(bytes));
+        if appended.is_err() {
+            self.files.iter_mut().zip(before).for_each(|(tail, length)| tail.truncate(length));
+        }
+        appended
     }
+}
 
-    fn scalars(&mut self, step: u64, values: &[(&str, f64)]) -> io::Result<()> {
-        self.append(EVENTS, &tensorboard::scalars(now(), step, values))
-    }
+fn line(file: usize, value: &impl Serialize) -> io::Result<(usize, Vec<u8>)> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    Ok((file, line))
+}
 
-    fn append(&mut self, file: usize, bytes: &[u8]) -> io::Result<()> {
-        self.files[file].write_all(bytes)
-    }
+fn scalars_of(step: u64, values: &[(&str, f64)]) -> (usize, Vec<u8>) {
+    (EVENTS, tensorboard::scalars(now(), step, values))
 }
 
 /// A start of the learner and the checkpoint it resumed from. Updates between that checkpoint and this start are lost; their
@@ -319,9 +393,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut record = Record::open(folder.path(), &Cut::default()).unwrap();
         record.episode(&episode(1)).unwrap();
-        record.append(EPISODES, b"{\"frames\":2,").unwrap();
+        record.append(&[(EPISODES, b"{\"frames\":2,".to_vec())]).unwrap();
         assert_eq!(episodes(folder.path()).unwrap(), [episode(1)]);
-        record.append(EPISODES, b"\n").unwrap();
+        record.append(&[(EPISODES, b"\n".to_vec())]).unwrap();
         assert!(matches!(episodes(folder.path()), Err(RunDirError::Damaged { line: 2, .. })));
     }
 
@@ -345,6 +419,47 @@ mod tests {
         assert!(cut.0[EVENTS] >= whole.0[EVENTS] && cut.0[EVENTS] < two.0[EVENTS]);
         record.episode(&episode(3)).unwrap();
         assert_eq!(episodes(folder.path()).unwrap(), [episode(1), episode(3)]);
+    }
+
+    #[test]
+    fn an_entry_that_fails_half_way_leaves_nothing_and_can_be_recorded_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Record::open(folder.path(), &Cut::default()).unwrap();
+        record.episode(&episode(1)).unwrap();
+        let before = record.cut().unwrap();
+        // The line is written, and the disk is full when its event follows.
+        let full = File::options().read(true).write(true).open("/dev/full").unwrap();
+        let events = std::mem::replace(&mut record.files[EVENTS].file, full);
+        for attempt in 0..3 {
+            let error = record.episode(&episode(2)).unwrap_err();
+            assert!(attempt > 0 || error.kind() == io::ErrorKind::StorageFull, "{error}");
+            assert_eq!(episodes(folder.path()).unwrap(), [episode(1)]);
+        }
+        record.files[EVENTS].file = events;
+        record.episode(&episode(2)).unwrap();
+        assert_eq!(episodes(folder.path()).unwrap(), [episode(1), episode(2)]);
+        let events = std::fs::read(folder.path().join(FILES[EVENTS])).unwrap().len() as u64;
+        let after = record.cut().unwrap();
+        assert!(after.0[EVENTS] == events && after.0[EPISODES] > before.0[EPISODES]);
+    }
+
+    #[test]
+    fn what_a_failed_sync_may_have_lost_is_written_again_before_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut record = Record::open(folder.path(), &Cut::default()).unwrap();
+        record.episode(&episode(1)).unwrap();
+        record.cut().unwrap();
+        record.episode(&episode(2)).unwrap();
+        // A device that has no sync.
+        let device = File::options().read(true).write(true).open("/dev/null").unwrap();
+        let file = std::mem::replace(&mut record.files[EPISODES].file, device);
+        record.cut().unwrap_err();
+        record.files[EPISODES].file = file;
+        assert!(record.files[EPISODES].sync_failed && record.files[EPISODES].synced > 0);
+        let cut = record.cut().unwrap();
+        let tail = &record.files[EPISODES];
+        assert!(!tail.sync_failed && tail.synced == cut.0[EPISODES]);
+        assert_eq!(episodes(folder.path()).unwrap(), [episode(1), episode(2)]);
     }
 
     #[test]

@@ -23,26 +23,34 @@ pub struct Change {
     pub priority_exponent: Option<f64>,
 }
 
-/// Applies checked options, which may change capacities and exponents. Tables grow first, as only that can fail. If one
-/// cannot grow, those that have grown before it shrink back, so a failure changes nothing.
-pub(super) fn apply(store: &mut Store, options: &StoreOptions) -> Result<(), Refusal> {
-    let before: Vec<usize> = store.options().tables.iter().map(|table| table.capacity).collect();
-    let capacity = |table: usize| options.tables[table].capacity;
-    let (grow, shrink): (Vec<usize>, Vec<usize>) =
-        (0..before.len()).partition(|&table| capacity(table) > before[table]);
-    for (done, &table) in grow.iter().enumerate() {
-        if let Err(error) = store.set_capacity(table, capacity(table)) {
-            for &grown in &grow[..done] {
-                store.set_capacity(grown, before[grown]).map_err(Refusal::store_error)?;
-            }
+/// The first half of a change to checked options: tables grow, as only that can fail. If one cannot grow, those that have
+/// grown before it shrink back, so a failure changes nothing.
+pub(super) fn grow(store: &mut Store, options: &StoreOptions) -> Result<(), Refusal> {
+    let before = store.options().clone();
+    for (table, changed) in options.tables.iter().enumerate() {
+        if changed.capacity > before.tables[table].capacity
+            && let Err(error) = store.set_capacity(table, changed.capacity)
+        {
+            shrink(store, &before)?;
             return Err(Refusal::store_error(error));
         }
     }
-    for table in shrink {
-        if capacity(table) < before[table] {
-            store.set_capacity(table, capacity(table)).map_err(Refusal::store_error)?;
+    Ok(())
+}
+
+/// Shrinks tables to these capacities, which cannot fail.
+pub(super) fn shrink(store: &mut Store, options: &StoreOptions) -> Result<(), Refusal> {
+    for (table, changed) in options.tables.iter().enumerate() {
+        if changed.capacity < store.options().tables[table].capacity {
+            store.set_capacity(table, changed.capacity).map_err(Refusal::store_error)?;
         }
     }
+    Ok(())
+}
+
+/// The second half: everything that cannot fail.
+pub(super) fn apply(store: &mut Store, options: &StoreOptions) -> Result<(), Refusal> {
+    shrink(store, options)?;
     for (table, changed) in options.tables.iter().enumerate() {
         if store.options().tables[table].priority_exponent != changed.priority_exponent {
             store.set_priority_exponent(table, changed.priority_exponent)?;

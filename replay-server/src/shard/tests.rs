@@ -305,3 +305,50 @@ fn a_table_that_removes_sampled_items_returns_as_many_as_fit() {
     let status = &shard.status().tables[0];
     assert_eq!((status.counters.samples, status.items), (LARGE as u64, 0));
 }
+
+/// A shard with files, and where its manifest is written. A directory in that place fails every write, as a full disk does.
+fn durable(folder: &std::path::Path) -> (Shard, std::path::PathBuf) {
+    let shard = Shard::open(StoreBackend::lock_directory(folder).unwrap(), u64::MAX).unwrap();
+    (shard, folder.join("slot-0/shard.json.new"))
+}
+
+#[test]
+fn a_grant_that_cannot_be_persisted_changes_nothing_however_often_it_is_retried() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut shard, manifest) = durable(folder.path());
+    shard.grant(&learner(1), Some(spec()), allow(&shard, 10), false).unwrap();
+    let capacity = |shard: &Shard| shard.status().tables[0].capacity;
+    let before = shard.status();
+    let mut changed = spec();
+    changed.options.tables[0].capacity *= 2;
+    changed.options.tables[0].priority_exponent = 0.25;
+    std::fs::create_dir(&manifest).unwrap();
+    for _ in 0..3 {
+        let refused = shard.grant(&learner(2), Some(changed.clone()), allow(&shard, 99), true).unwrap_err();
+        assert_eq!(refused.status().code(), tonic::Code::Unavailable, "the learner retries");
+        assert!(matches!(refused, Refusal::NotPersisted { .. }), "{refused}");
+        // A newer learner that only samples is refused as well.
+        assert!(shard.sample(&learner(2), 0, &[], allow(&shard, 99), None).is_err());
+        // An operator's change too.
+        let change = Change { capacity: Some(before.tables[0].capacity as usize * 2), ..Change::default() };
+        assert!(shard.configure(&change).is_err());
+        assert_eq!(shard.status(), before);
+        assert_eq!(shard.configuration(), Some(("run", &spec())));
+        // The older learner is still the newest.
+        shard.sample(&learner(1), 0, &[], None, None).unwrap();
+    }
+    drop(shard);
+    // Nor did it after a restart.
+    std::fs::remove_dir(&manifest).unwrap();
+    let (mut shard, _) = durable(folder.path());
+    assert_eq!(capacity(&shard), before.tables[0].capacity);
+    shard.grant(&learner(1), Some(spec()), None, false).unwrap();
+    // There is space again: all of it takes effect, and stays.
+    shard.grant(&learner(2), Some(changed.clone()), None, true).unwrap();
+    drop(shard);
+    let (mut shard, _) = durable(folder.path());
+    assert!(shard.status().finished);
+    assert_eq!(shard.configuration(), Some(("run", &changed)));
+    let replaced = Refusal::LearnerReplaced { given: 1, newest: 2 };
+    assert_eq!(shard.sample(&learner(1), 0, &[], None, None), Err(replaced));
+}

@@ -72,3 +72,34 @@ async fn now_and_then_means_again_and_again_and_none_means_never() {
     }
     assert_eq!(process.metric("quiver_replay_syncs_total"), 0.0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_flush_of_a_former_process_is_reported_as_damage_once() {
+    let (mut process, data, mut writing) = begin("none").await;
+    writing.write(chunk(0, 1, 0, 0)).await;
+    let before = state(&mut client(&process.address)).await.shard.unwrap();
+    process.kill();
+    // No disk fails on request: this is what the process leaves when a flush does.
+    let marker = data.path().join("slot-0").join("flush-failed");
+    std::fs::write(&marker, "changes lost?   ").unwrap();
+    let flags = ["--data-dir", data.path().to_str().unwrap()];
+    let figures = |process: &Process| {
+        let time = process.metric("quiver_replay_flush_failed_time_seconds");
+        (process.metric("quiver_replay_damaged_total{kind=\"flush\"}"), time)
+    };
+    let mut process = Process::start(None, &flags);
+    assert!(process.log().contains("an earlier flush to disk failed, writing all files again"));
+    assert!(process.log().contains("recovery completed with data loss"), "{}", process.log());
+    let (failures, time) = figures(&process);
+    assert!(failures == 1.0 && time > 0.0);
+    let info = state(&mut client(&process.address)).await;
+    assert!(info.recovered.unwrap().failed_flush);
+    let shard = info.shard.unwrap();
+    assert_ne!(shard.incarnation, before.incarnation, "keys may be of what is lost");
+    assert_eq!(shard.tables[0].items, before.tables[0].items, "what can be read is kept");
+    process.kill();
+
+    let process = Process::start(None, &flags);
+    assert_eq!(figures(&process), (0.0, time), "repaired, and the alert still knows when");
+    assert_eq!(state(&mut client(&process.address)).await.shard.unwrap().incarnation, shard.incarnation);
+}

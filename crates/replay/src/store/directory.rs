@@ -3,6 +3,7 @@
 //! ```text
 //! DATA_DIR/slot-0/lock         locked as long as a shard uses the slot
 //!                 shard.json   the shard's id, and the manifest of its store
+//!                 flush-failed whether changes may be lost that the system took for written
 //!                 ring, table-0, marks, state
 //! DATA_DIR/slot-1/…
 //! ```
@@ -14,11 +15,13 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
 use crate::options::StoreOptions;
 use crate::store::Storage;
+use crate::store::flush_marker::FlushMarker;
 use crate::ticket_key::TicketKey;
 
 /// The version of all files together.
@@ -38,6 +41,7 @@ const LOCK: &str = "lock";
 pub struct SlotDirectory {
     directory: PathBuf,
     identity: Identity,
+    marker: Arc<FlushMarker>,
     /// Dropping it releases the lock.
     _lock: File,
 }
@@ -138,7 +142,8 @@ impl SlotDirectory {
             }
             Err(error) => return Err(cannot("read shard.json")(error)),
         };
-        Ok(Self { directory, identity, _lock: lock })
+        let marker = FlushMarker::open(&directory).map_err(cannot("open flush-failed"))?;
+        Ok(Self { directory, identity, marker: Arc::new(marker), _lock: lock })
     }
 
     pub fn identity(&self) -> &Identity {
@@ -147,6 +152,11 @@ impl SlotDirectory {
 
     pub fn directory(&self) -> &Path {
         &self.directory
+    }
+
+    /// Remembers whether a flush of the slot's store failed.
+    pub fn flush_marker(&self) -> &FlushMarker {
+        &self.marker
     }
 
     pub fn save_manifest(&mut self, manifest: StoreManifest) -> Result<(), DirectoryError> {
@@ -204,8 +214,13 @@ impl SlotDirectory {
         ))
     }
 
-    /// Persists the manifest of a new store, whose files at [`SlotDirectory::storage_of`] are complete.
+    /// Persists the manifest of a new store, whose files at [`SlotDirectory::storage_of`] are complete and flushed.
     pub fn mark_ready(&mut self, manifest: StoreManifest) -> Result<(), DirectoryError> {
+        let cannot = |source| DirectoryError::Io { what: "write flush-failed", source };
+        if self.marker.is_set().map_err(cannot)? {
+            // An earlier attempt to create the store failed; this one wrote everything again.
+            self.marker.clear().map_err(cannot)?;
+        }
         self.save_manifest(StoreManifest { ready: true, ..manifest })
     }
 
@@ -222,7 +237,7 @@ impl SlotDirectory {
     /// The storage of the store that a manifest describes. Create the files before persisting the manifest: then a
     /// manifest on disk always describes a store that can be opened.
     pub fn storage_of(&self, manifest: &StoreManifest) -> Storage {
-        Storage::directory(&self.directory, manifest.salt, !manifest.ready)
+        Storage::directory(&self.directory, manifest.salt, !manifest.ready).with_marker(self.marker.clone())
     }
 }
 
@@ -264,8 +279,13 @@ pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
 
 /// Identifies this boot of the machine.
 fn boot() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .map_or_else(|_| String::new(), |id| id.trim().to_owned())
+    // Read once, at the start: without a free file descriptor it would look like another boot.
+    static BOOT: OnceLock<String> = OnceLock::new();
+    let read = || {
+        fs::read_to_string("/proc/sys/kernel/random/boot_id")
+            .map_or_else(|_| String::new(), |id| id.trim().to_owned())
+    };
+    BOOT.get_or_init(read).clone()
 }
 
 /// Why a slot cannot be locked or opened.

@@ -32,13 +32,17 @@ pub struct Recovered {
     pub lost_items: u64,
     /// The counters could not be read and start at 0.
     pub damaged_state: bool,
+    /// A flush to disk failed in a former process, so changes may be lost although nothing looks damaged.
+    pub failed_flush: bool,
 }
 
 impl Recovered {
     /// Whether nothing was lost.
     pub fn is_whole(&self) -> bool {
-        let Self { damaged_chunks, damaged_priorities, damaged_lanes, lost_items, damaged_state, .. } = *self;
-        (damaged_chunks, damaged_priorities, damaged_lanes, lost_items, damaged_state) == (0, 0, 0, 0, false)
+        let Self { damaged_chunks, damaged_priorities, damaged_lanes, lost_items, .. } = *self;
+        (damaged_chunks, damaged_priorities, damaged_lanes, lost_items) == (0, 0, 0, 0)
+            && !self.damaged_state
+            && !self.failed_flush
     }
 }
 

@@ -700,6 +700,34 @@ fn a_slot_keeps_its_manifest() {
     assert!(store.insert(&chunk).unwrap().duplicate);
 }
 
+#[test]
+fn a_failed_flush_is_remembered_until_everything_was_written_again() {
+    let directory = TempDir::new().unwrap();
+    let mut slot = SlotDirectory::take(directory.path()).unwrap();
+    let manifest = StoreManifest::new("run".into(), "zstd".into(), 18, small_options()).unwrap();
+    let (store, _) = Store::open(small_options(), 1, slot.storage_of(&manifest)).unwrap();
+    slot.mark_ready(manifest).unwrap();
+    store.sync().unwrap();
+    assert!(!slot.flush_marker().is_set().unwrap());
+    assert_eq!(slot.flush_marker().last_failure().unwrap(), 0.0);
+    store.storage().break_flush();
+    assert!(store.sync().is_err());
+    drop((store, slot));
+
+    let slot = SlotDirectory::take(directory.path()).unwrap();
+    assert!(slot.flush_marker().is_set().unwrap());
+    let failed = slot.flush_marker().last_failure().unwrap();
+    assert!(failed > 1_700_000_000.0);
+    let before = fs::read(slot.directory().join("ring")).unwrap();
+    slot.storage().unwrap().rewrite().unwrap();
+    assert_eq!(fs::read(slot.directory().join("ring")).unwrap(), before, "as it was");
+    slot.flush_marker().clear().unwrap();
+    drop(slot);
+    let slot = SlotDirectory::take(directory.path()).unwrap();
+    assert!(!slot.flush_marker().is_set().unwrap());
+    assert_eq!(slot.flush_marker().last_failure().unwrap(), failed, "for the alert");
+}
+
 /// A learner that says the same again would be refused otherwise.
 #[test]
 fn a_slot_remembers_numbers_to_the_last_bit() {
