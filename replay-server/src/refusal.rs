@@ -249,9 +249,9 @@ impl Refusal {
                 (Code::DeadlineExceeded, Reason::Limit)
             }
             // A shortage: there is room again when other streams end, or space on the disk.
-            Refusal::ActorStreams { .. }
-            | Refusal::PendingStreams { .. }
-            | Refusal::NotPersisted { .. } => (Code::Unavailable, Reason::Limit),
+            Refusal::ActorStreams { .. } | Refusal::PendingStreams { .. } | Refusal::NotPersisted { .. } => {
+                (Code::Unavailable, Reason::Limit)
+            }
             Refusal::NoTicketKey | Refusal::Stopping => return (Code::Unavailable, None),
         };
         (code, Some(reason))

@@ -155,7 +155,7 @@ impl Store {
     /// in the sequence numbers is counted, and no item spans it. Steps that no item pays for are counted in
     /// [`Counters::surcharge`]. An item whose frames are no longer stored is dropped and counted. Any other error refuses
     /// the whole chunk. Takes constant time per step and item of the chunk and per chunk and item that it displaces, plus
-    /// the [reach](window::reach) of its items, plus the sampler's time.
+    /// the reach of its items (`window`), plus the sampler's time.
     pub fn insert(&mut self, chunk: &Chunk) -> Result<Inserted, InsertError> {
         let verdict =
             validate(&self.lanes, &self.log, &self.options, chunk, &mut self.steps, &mut self.window)?;

@@ -67,20 +67,17 @@ impl Store {
         self.log.drop_oldest();
     }
 
-    /// Removes the items that need the oldest chunk. The first of them are in the chunk that its entry names, and they
-    /// are in a row: no other item is visited.
+    /// Removes the items that need the oldest chunk. The first of them is in the chunk that its entry names, and they are
+    /// in a row: no other item is visited.
     fn reclaim_items(&mut self, oldest: u64, entry: Entry) {
         let mut chunk = entry.first_carrier;
         while let Some(record) = self.log.record(chunk) {
             self.log.count_walked(1);
-            let (items, count) = (record.items(), record.items().len());
-            let first = items.partition_point(|item| item.from() < entry.first_step);
-            for at in first..count {
+            let items = record.items();
+            let own = items.partition_point(|item| item.from() < entry.first_step)
+                ..items.partition_point(|item| item.from() < entry.end());
+            for at in own {
                 let item = self.log.record(chunk).expect("the record is still stored").items()[at];
-                if item.from() >= entry.end() || self.log.entry(oldest).is_none_or(|entry| entry.needed == 0)
-                {
-                    return;
-                }
                 self.log.count_walked(1);
                 let table = usize::from(item.table);
                 let held = |table: &Table| table.holds(item.slot, item.number);
@@ -88,6 +85,9 @@ impl Store {
                     self.remove_item(table, item.slot);
                     self.tables[table].counters.reclaimed_items += 1;
                 }
+            }
+            if self.log.entry(oldest).is_none_or(|entry| entry.needed == 0) {
+                return;
             }
             chunk = self.log.entry(chunk).map_or(0, |entry| entry.next);
         }

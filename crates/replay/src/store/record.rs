@@ -247,15 +247,16 @@ impl<'a> Record<'a> {
                 && item.last() < next_step
                 && value::priority::Priority::try_new(item.priority).is_ok()
         };
-        let in_order = self.items().windows(2).all(|pair| pair[0].first <= pair[1].first);
+        let in_order =
+            |pair: &[ItemRecord]| pair[0].first <= pair[1].first && pair[0].from() <= pair[1].from();
         header.steps > 0
             && header.first_step < crate::store::insert::NUMBER_MAX
             && header.sequence < crate::store::insert::NUMBER_MAX
             && header.number < crate::store::insert::NUMBER_MAX
             && header.previous < header.number
             && Phase::from_bytes(header.phase, header.phase_steps).is_some()
-            && in_order
             && self.items().iter().all(item_sound)
+            && self.items().windows(2).all(in_order)
     }
 
     pub fn header(&self) -> &'a Header {

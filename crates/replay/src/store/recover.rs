@@ -8,7 +8,6 @@ use std::collections::HashMap;
 
 use value::priority::Priority;
 
-use crate::chunk::LaneKey;
 use crate::outcome::{Counters, TableCounters};
 use crate::store::Store;
 use crate::store::reclaim::count_for;
@@ -62,8 +61,6 @@ impl Store {
             table.start_recovery();
         }
         let unknown = self.unknown();
-        // The first step that the newest recovered item of a lane needs. It never decreases along a chain.
-        let mut floors: HashMap<LaneKey, u64> = HashMap::new();
         for number in self.log.numbers() {
             let Some(record) = self.log.record(number) else { continue };
             let (lane, header) = (record.lane(), *record.header());
@@ -71,9 +68,6 @@ impl Store {
             recovered.chunks += 1;
             let before = self.lanes.cursor(lane).map_or(0, |cursor| cursor.chunk);
             let previous = self.log.entry(number).map_or(0, |entry| entry.previous);
-            if previous == 0 {
-                floors.remove(&lane);
-            }
             if let Some(&ItemRecord { first: first_item, .. }) = record.items().first() {
                 let (first_step, steps) = (header.first_step, record.steps());
                 let carrier = Carrier { number, previous, first_step, steps, first_item };
@@ -86,11 +80,8 @@ impl Store {
             }
             for at in 0..count {
                 let item = self.log.record(number).expect("the record was found above").items()[at];
-                let floor = floors.entry(lane).or_default();
-                let origin = self.origin(number, at as u32, &item).filter(|_| item.from() >= *floor);
-                if self.recover_item(origin, &item, &unknown, &mut recovered) {
-                    *floor = item.from();
-                }
+                let origin = self.origin(number, at as u32, &item);
+                self.recover_item(origin, &item, &unknown, &mut recovered);
             }
         }
         recovered.damaged_lanes = self.lanes.recover();
@@ -136,23 +127,23 @@ impl Store {
         self.tables.get(usize::from(item.table)).is_some_and(|table| (item.slot as usize) < table.slots_len())
     }
 
-    /// Recovers an item, unless it has no origin. Returns whether it is stored.
+    /// Recovers an item, unless it has no origin.
     fn recover_item(
         &mut self,
         origin: Option<Origin>,
         item: &ItemRecord,
         unknown: &HashMap<(u8, u32), u64>,
         recovered: &mut Recovered,
-    ) -> bool {
+    ) {
         if !self.has_slot(item) {
-            return false;
+            return;
         }
         let table = &mut self.tables[usize::from(item.table)];
         table.next_number = table.next_number.max(item.number + 1);
         let newer = unknown.get(&(item.table, item.slot)).is_some_and(|&newest| newest != item.number);
         let lost = match table.item_state(item.slot, item.number) {
-            _ if newer => return false,
-            ItemState::Removed => return false,
+            _ if newer => return,
+            ItemState::Removed => return,
             ItemState::Stored => None,
             ItemState::Unknown => Some(Priority::try_new(item.priority).expect("checked with the record")),
         };
@@ -161,13 +152,12 @@ impl Store {
             // An item that its slot still names is counted by `count_unrecovered`. Otherwise the item was reclaimed
             // with its chunks, unless some chunk is damaged.
             recovered.lost_items += u64::from(lost.is_some() && recovered.damaged_chunks > 0);
-            return false;
+            return;
         };
         recovered.damaged_priorities += u64::from(lost.is_some());
         table.recover_item(item.slot, item.number, origin, lost);
         count_for(&mut self.log, origin);
         recovered.items += 1;
-        true
     }
 
     /// Where an item of the chunk in the window is, if all steps that it needs are stored and form a valid item.
