@@ -210,8 +210,8 @@ mod tests {
             own.map(|(batch, place)| (3 * batch + place) as u32).collect()
         };
         let mut together: Vec<_> = [0, 1].map(|shard| reply(shard, &of(shard, &[0, 1, 2]))).into();
-        for batch in 0..3 {
-            let points = shards[batch].map(|shard| SamplePoint { shard, within: 0.0 });
+        for (batch, shards) in shards.iter().enumerate() {
+            let points = shards.map(|shard| SamplePoint { shard, within: 0.0 });
             let split = split_off(&mut together, &points);
             let alone: Vec<_> = [0, 1].map(|shard| reply(shard, &of(shard, &[batch]))).into();
             assert_eq!((length(&split), keys(&split)), (3, keys(&alone)));
