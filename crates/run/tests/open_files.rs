@@ -1,7 +1,6 @@
 //! A separate test process, because it uses up its own file descriptors.
 
 use std::fs::File;
-use std::io::Write;
 
 use run::checkpoint::{self, Checkpoint, CheckpointError};
 use run::shortage::is_shortage;

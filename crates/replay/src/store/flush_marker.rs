@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::UNIX_EPOCH;
 
 /// Name of the file.
-const NAME: &str = "flush-failed";
+pub(crate) const NAME: &str = "flush-failed";
 
 /// What the file says. All have the same length, so that one overwrites another completely.
 const NEVER: &[u8; 16] = b"never           ";

@@ -11,7 +11,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use crate::options::OptionsError;
-use crate::store::flush_marker::FlushMarker;
+use crate::store::flush_marker::{self, FlushMarker};
 use crate::store::memory::Memory;
 
 /// Bytes read or written at a time where a whole file is.
@@ -134,7 +134,8 @@ impl Storage {
         let mut piece = vec![0; PIECE_BYTES];
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
-            if !entry.file_type()?.is_file() {
+            // The marker's time is that of the failure.
+            if !entry.file_type()?.is_file() || entry.file_name() == flush_marker::NAME {
                 continue;
             }
             let (file, mut at) = (open(&entry.path())?, 0);
