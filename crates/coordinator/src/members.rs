@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn a_stranger_cannot_take_the_index_of_a_member() {
         let (mut members, now) = (Members::new(1), Instant::now());
-        let mut join = |members: &mut Members, now| members.join(MemberRole::Actor, Some(3), now);
+        let join = |members: &mut Members, now| members.join(MemberRole::Actor, Some(3), now);
         let held = Err(Denied::Held { role: "actor", index: 3 });
         let (_, old) = join(&mut members, now).unwrap();
         assert_eq!(join(&mut members, now), held, "it has yet to open its stream");

@@ -215,7 +215,7 @@ fn a_chunk_with_a_known_number_and_other_content_is_refused() {
                 |chunk| chunk.steps[2].taken.as_mut().unwrap().reward += 1.0,
                 |chunk| chunk.steps[2].key_frame ^= true,
                 |chunk| chunk.steps[2].starts_episode ^= true,
-                |chunk| drop(chunk.steps.pop()),
+                |chunk| chunk.steps.truncate(4),
                 |chunk| chunk.items.clear(),
             ];
             for (number, change) in changes.into_iter().enumerate() {
@@ -235,7 +235,9 @@ fn finding_a_duplicate_takes_a_bounded_number_of_steps() {
     let tables = vec![TableOptions { capacity: 10_000, ..table("main") }];
     let mut store = Store::new(StoreOptions { bytes_max: 1 << 22, tables, ..options() }, 7).unwrap();
     let newest = 3 * DUPLICATE_DISTANCE_MAX;
-    (0..=newest).for_each(|sequence| drop(store.insert(&five(sequence)).unwrap()));
+    for sequence in 0..=newest {
+        store.insert(&five(sequence)).unwrap();
+    }
     let oldest = newest - DUPLICATE_DISTANCE_MAX;
     for sequence in oldest..=newest {
         assert_eq!(resent(&mut store, &five(sequence)), Ok(true));
