@@ -195,7 +195,7 @@ impl Args {
             open::open(&self.run_dir, &resolved, &mut learner, events)?;
         let Access { credentials, registry, edge, gate } = access;
         let (health, metrics) = (Health::new(), Arc::new(Metrics::register(&registry)));
-        metrics.diverged_time.set(divergence::last(journal.path())?);
+        metrics.diverged_time.set(divergence::last(journal.path()));
         // Set before a shard has answered: from 0, the gauge of a resumed run would jump.
         metrics.frames.set(journal.state.frames as i64);
 

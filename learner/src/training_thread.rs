@@ -131,7 +131,7 @@ impl TrainingThread {
     pub fn run(&mut self) -> Result<()> {
         let budget = self.resolved.settings.frames.0;
         self.process.metrics.frames.set(self.journal.state.frames as i64);
-        let recorded = run::record::evaluations(self.journal.path())?;
+        let recorded = self.journal.evaluations()?;
         self.process.metrics.scores.resume(&recorded, self.journal.state.best);
         if self.journal.state.frames >= budget && self.journal.has_ended() {
             return self.announce_finished_run(&recorded);
@@ -173,7 +173,7 @@ impl TrainingThread {
         let Diverged { update, loss, gradient_norm, quantity } = diverged;
         error!(update, loss, gradient_norm, quantity, "training diverged");
         if let Err(error) = divergence::save(self.journal.path(), diverged, SystemTime::now()) {
-            warn!(error = format!("{error:#}"), "divergence file not written");
+            warn!(%error, "divergence file not written");
         }
     }
 
