@@ -175,7 +175,8 @@ impl Refusal {
             | Refusal::Invalid(_) => (Code::InvalidArgument, Reason::Invalid),
             Refusal::Insert(error) => match error {
                 InsertError::Fenced { .. } => (Code::FailedPrecondition, Reason::Fenced),
-                InsertError::LanesFull { .. } => (Code::ResourceExhausted, Reason::Limit),
+                // A shortage: a newer incarnation of an actor frees the lanes of the older one.
+                InsertError::LanesFull { .. } => (Code::Unavailable, Reason::Limit),
                 InsertError::NumberTooLarge(_)
                 | InsertError::NotContiguous { .. }
                 | InsertError::FrameSize { .. }
@@ -199,12 +200,16 @@ impl Refusal {
                 | OptionsError::BytesMax { .. }
                 | OptionsError::Number { .. } => (Code::InvalidArgument, Reason::Invalid),
             },
-            Refusal::TooMuchMemory { .. }
-            | Refusal::LargeReply { .. }
-            | Refusal::TooManyStreams { .. }
-            | Refusal::SnapshotInProgress
-            | Refusal::Storage { .. } => (Code::ResourceExhausted, Reason::Limit),
-            Refusal::NotConfigured | Refusal::Codec(_) | Refusal::Occupied { .. } | Refusal::Directory(_) => {
+            // Shortages, which end by themselves: the caller retries with backoff.
+            Refusal::TooManyStreams { .. } | Refusal::SnapshotInProgress => {
+                (Code::Unavailable, Reason::Limit)
+            }
+            Refusal::NotConfigured => (Code::Unavailable, Reason::Table),
+            // A full disk does not become empty by itself, and a user who sees the reason at once can choose another.
+            Refusal::TooMuchMemory { .. } | Refusal::LargeReply { .. } | Refusal::Storage { .. } => {
+                (Code::ResourceExhausted, Reason::Limit)
+            }
+            Refusal::Codec(_) | Refusal::Occupied { .. } | Refusal::Directory(_) => {
                 (Code::FailedPrecondition, Reason::Table)
             }
             Refusal::NoSuchTable(_) => (Code::InvalidArgument, Reason::Invalid),

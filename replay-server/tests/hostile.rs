@@ -10,7 +10,9 @@ use common::*;
 use proto::v1::insert_request::Message;
 use proto::v1::replay_client::ReplayClient;
 use proto::{limits, v1};
-use rpc::channel::Channel;
+use rpc::channel::{Channel, Credentials};
+use rpc::shard_entry::ShardEntry;
+use rpc::writer::{ChunkWriter, WriterState};
 use tokio::io::AsyncWriteExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::codegen::{Service, http};
@@ -583,11 +585,20 @@ async fn more_streams_than_there_are_places_are_refused_until_some_are_free() {
     let (_requests, stream) = tokio::sync::mpsc::channel(1);
     refused(
         client.insert(ReceiverStream::new(stream)).await,
-        Code::ResourceExhausted,
+        Code::Unavailable,
         "serves 1024 insert streams",
     );
     assert_eq!(victim.running.refused("limit"), 1.0);
+    // A shortage does not end a writer: it retries until a stream is free.
+    let entry = ShardEntry::fixed(victim.running.address.clone());
+    let writer = ChunkWriter::spawn(0, entry, Credentials::none(), hello(7, 1), 1, 1);
+    until(
+        async || matches!(writer.state(), WriterState::Waiting(why) if why.contains("1024 insert streams")),
+    )
+    .await;
     drop(others);
+    until(async || writer.state() == WriterState::Open).await;
+    drop(writer);
     until(async || victim.running.metric("quiver_replay_writers_connected") == 1.0).await;
     victim.still_serves_its_callers().await;
 }
