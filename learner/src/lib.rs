@@ -20,6 +20,7 @@ pub mod replay;
 pub mod trainer;
 
 pub mod divergence;
+mod episode_budget;
 pub mod evaluations;
 pub mod events;
 pub mod metrics;

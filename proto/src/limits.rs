@@ -8,8 +8,8 @@ pub const CHUNK_ITEMS_MAX: usize = 1024;
 pub const POINTS_MAX: usize = 16_384;
 /// Priority updates, or removals, in a message.
 pub const UPDATES_MAX: usize = 65_536;
-/// Episodes in a report.
-pub const EPISODES_MAX: usize = 4096;
+/// Episodes in a report. An actor with more sends several.
+pub const EPISODES_MAX: usize = 256;
 /// Largest magnitude of a score. Far beyond any game, and integers up to it, their sums and their squares stay exact enough
 /// for a mean: a record must never hold an infinite one.
 pub const SCORE_MAX: f64 = 1e15;

@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(refused(Vec::new(), "agent"), "scores is missing");
         assert!(refused(vec![1.0], &"x".repeat(65)).contains("at most 64"));
         let many = vec![v1::Episode::default(); EPISODES_MAX + 1];
-        assert!(reports(many, None).unwrap_err().to_string().contains("4097"));
+        assert!(reports(many, None).unwrap_err().to_string().contains("257"));
         let none = vec![v1::Episode::default()];
         assert_eq!(reports(none, None).unwrap_err().to_string(), "steps is 0, must be at least 1");
     }

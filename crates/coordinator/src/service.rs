@@ -2,25 +2,18 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use proto::v1::learner_server::Learner;
-use proto::v1::watch_weights_reply::Update;
-use proto::{PROTOCOL, Report, Segments, Weights, v1};
+use proto::{PROTOCOL, Report, v1};
 use rpc::shard_entry::ShardEntry;
-use tokio::sync::{mpsc, watch};
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::sync::mpsc;
 use tokio_stream::Stream;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 use tracing::info;
 
-use crate::hub::{Connected, Hub};
+use crate::hub::Hub;
 use crate::members::{Denied, MemberRole};
-
-/// Time between two progress messages to a member, which are also heartbeats: a member that misses several considers
-/// the learner dead.
-const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+use crate::watcher::{Replies, Watcher};
 
 #[derive(Clone, Debug)]
 pub struct LearnerService {
@@ -87,9 +80,14 @@ impl LearnerService {
             Denied::Replaced { .. } | Denied::Unknown { .. } => {
                 self.refuse("fenced", Status::failed_precondition(denied.to_string()))
             }
-            Denied::Full { .. } => self.refuse("full", Status::resource_exhausted(denied.to_string())),
+            Denied::Full { .. } => self.busy(denied),
             Denied::IndexTooLarge { .. } => self.invalid(&denied.to_string()),
         }
+    }
+
+    /// A shortage: the caller retries with backoff.
+    fn busy(&self, shortage: impl std::fmt::Display) -> Status {
+        self.refuse("full", Status::unavailable(shortage.to_string()))
     }
 
     fn invalid(&self, text: &str) -> Status {
@@ -168,29 +166,22 @@ impl Learner for LearnerService {
     ) -> Result<Response<Self::WatchWeightsStream>, Status> {
         let v1::WatchWeightsRequest { caller, role, index, incarnation } = request.into_inner();
         let role = self.check_member(caller, role, index, incarnation)?;
+        let member = (role, index, incarnation);
+        let slot = self.hub.streams().open(member).map_err(|too_many| self.busy(too_many))?;
         // Capacity 1: the next message is made when the member can take it, from the newest state.
-        let (replies, receiver) = mpsc::channel(1);
-        let connected = self.hub.connected(role, index, incarnation);
-        let watcher = Watcher {
-            hub: self.hub.clone(),
-            member: (role, index, incarnation),
-            weights: self.hub.watch_weights(role),
-            sending: None,
-            shards: self.hub.watch_shards(),
-            replies,
-            _connected: connected,
-        };
-        tokio::spawn(watcher.run());
-        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+        let (replies, messages) = mpsc::channel(1);
+        let task = tokio::spawn(Watcher::new(&self.hub, member, replies).run());
+        self.hub.streams().replace_task(member, task.abort_handle());
+        Ok(Response::new(Box::pin(Replies { messages, _slot: slot })))
     }
 
     async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportReply>, Status> {
         let request = request.into_inner();
-        let role =
-            self.check_member(request.caller.clone(), request.role, request.index, request.incarnation)?;
-        for report in self.reports(role, request)? {
-            self.hub.report(report).await;
-        }
+        let index = request.index;
+        let role = self.check_member(request.caller.clone(), request.role, index, request.incarnation)?;
+        // Never waits: a call that waits holds one of the server's request slots.
+        let reports = self.reports(role, request)?;
+        self.hub.report(role, index, reports).map_err(|busy| self.busy(busy))?;
         Ok(Response::new(v1::ReportReply {}))
     }
 }
@@ -199,89 +190,22 @@ fn shard_messages(entries: &[ShardEntry]) -> Vec<v1::ShardEntry> {
     entries.iter().map(Into::into).collect()
 }
 
-/// One member's stream of weights.
-struct Watcher {
-    hub: Arc<Hub>,
-    member: (MemberRole, u32, u64),
-    weights: watch::Receiver<Option<Arc<Weights>>>,
-    /// The rest of the version in transit. It is sent to its end before a newer one begins: on a link that takes longer
-    /// for a version than the learner takes for the next, the member would otherwise never complete one.
-    sending: Option<Segments>,
-    shards: watch::Receiver<Vec<ShardEntry>>,
-    replies: mpsc::Sender<Result<v1::WatchWeightsReply, Status>>,
-    _connected: Connected,
-}
-
-impl Watcher {
-    async fn run(mut self) {
-        let mut finished = self.hub.watch_finished();
-        let mut progress = interval(PROGRESS_EVERY);
-        progress.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        self.weights.mark_changed();
-        // A shard may have moved since the member joined.
-        self.shards.mark_changed();
-        while let Some(update) = self.next_update(&mut finished, &mut progress).await {
-            let (role, index, incarnation) = self.member;
-            if let Err(denied) = self.hub.check(role, index, incarnation) {
-                let _ = self.replies.send(Err(Status::failed_precondition(denied.to_string()))).await;
-                return;
-            }
-            let ends = matches!(update, Some(Update::Finished(_)));
-            let agent_steps = self.hub.replay_status().agent_steps;
-            let moved = self.shards.has_changed().unwrap_or(false);
-            let shards = if moved { shard_messages(&self.shards.borrow_and_update()) } else { Vec::new() };
-            if self.replies.send(Ok(v1::WatchWeightsReply { agent_steps, update, shards })).await.is_err()
-                || ends
-            {
-                return;
-            }
-        }
-    }
-
-    /// Waits for something to send: the end of the run, the next segment of weights, or `Some(None)`, which is a message
-    /// of progress. `None` if the stream has ended.
-    async fn next_update(
-        &mut self,
-        finished: &mut watch::Receiver<bool>,
-        progress: &mut Interval,
-    ) -> Option<Option<Update>> {
-        loop {
-            if *finished.borrow() {
-                return Some(Some(Update::Finished(v1::Finished {})));
-            }
-            if let Some(segment) = self.sending.as_mut().and_then(Iterator::next) {
-                return Some(Some(Update::Segment(segment)));
-            }
-            self.sending = None;
-            tokio::select! {
-                biased;
-                _ = finished.wait_for(|finished| *finished) => {}
-                changed = self.weights.changed() => {
-                    changed.ok()?;
-                    self.sending = self.weights.borrow_and_update().clone().map(Segments::new);
-                }
-                _ = self.shards.changed() => {
-                    // Read by the caller, after the check that the member still holds its index.
-                    self.shards.mark_changed();
-                    return Some(None);
-                }
-                _ = progress.tick() => return Some(None),
-                () = self.replies.closed() => return None,
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::hub::{HubInputs, RunInfo};
-    use proto::WeightsAssembly;
+    use crate::reports::Reports;
+    use crate::watcher::PROGRESS_EVERY;
     use proto::limits::SEGMENT_BYTES;
+    use proto::v1::watch_weights_reply::Update;
+    use proto::{Weights, WeightsAssembly};
     use replay::{ReplayStatus, WeightsVersion};
+    use std::time::Duration;
+    use tokio::sync::watch;
     use tokio::time::{advance, timeout};
     use tokio_stream::StreamExt;
+    use tonic::Code;
 
     const SEGMENTS: u64 = 4;
 
@@ -297,6 +221,9 @@ mod tests {
     /// The learner's state, and the stream of an actor.
     struct Watched {
         hub: Arc<Hub>,
+        service: LearnerService,
+        request: v1::WatchWeightsRequest,
+        reports: Reports,
         replies: Replies,
         _shards: watch::Sender<Vec<ShardEntry>>,
     }
@@ -308,7 +235,7 @@ mod tests {
         let (shards, entries) = watch::channel(vec![ShardEntry::unnamed("shard:1".parse().unwrap())]);
         let replay = ReplayStatus { agent_steps: 77, ..ReplayStatus::default() };
         let inputs = HubInputs { shards: entries, replay: watch::channel(replay).1 };
-        let (hub, _) = Hub::new(run_info, resolved, "unused".into(), inputs, Clock::system());
+        let (hub, reports) = Hub::new(run_info, resolved, "unused".into(), inputs, Clock::system());
         let (index, incarnation) = hub.join(MemberRole::Actor, None).unwrap();
         let options = prometheus::Opts::new("refused", "Calls refused");
         let refused = prometheus::IntCounterVec::new(options, &["reason"]).unwrap();
@@ -319,8 +246,8 @@ mod tests {
             incarnation,
         };
         let service = LearnerService::new(hub.clone(), refused);
-        let replies = service.watch_weights(Request::new(request)).await.unwrap().into_inner();
-        Watched { hub, replies, _shards: shards }
+        let replies = service.watch_weights(Request::new(request.clone())).await.unwrap().into_inner();
+        Watched { hub, service, request, reports, replies, _shards: shards }
     }
 
     /// The next message, which comes within two intervals of progress.
@@ -333,7 +260,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_reader_receives_whole_versions_and_skips_those_in_between() {
-        let Watched { hub, mut replies, _shards } = watch_weights().await;
+        let Watched { hub, mut replies, _shards, .. } = watch_weights().await;
         let (mut assembly, mut complete, mut published) = (WeightsAssembly::default(), Vec::new(), 0);
         // Each message takes as long as two versions, so a version of four takes as long as eight.
         while complete.len() < 6 {
@@ -355,7 +282,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_complete_version_is_followed_by_progress_and_its_memory_is_free() {
-        let Watched { hub, mut replies, _shards } = watch_weights().await;
+        let Watched { hub, mut replies, _shards, .. } = watch_weights().await;
         publish(&hub, 1);
         let first = next(&mut replies).await;
         assert!(first.shards.len() == 1, "the first reply has the shards");
@@ -372,7 +299,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_end_of_the_run_does_not_wait_for_the_rest_of_a_version() {
-        let Watched { hub, mut replies, _shards } = watch_weights().await;
+        let Watched { hub, mut replies, _shards, .. } = watch_weights().await;
         publish(&hub, 1);
         assert!(matches!(next(&mut replies).await.update, Some(Update::Segment(_))));
         hub.finish();
@@ -382,5 +309,69 @@ mod tests {
         }
         assert!(segments <= 2, "only messages that were made before");
         assert!(replies.next().await.is_none(), "the stream ends");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_stream_of_a_member_ends_the_first_and_a_third_is_a_shortage() {
+        let Watched { hub, service, request, mut replies, _shards, .. } = watch_weights().await;
+        let watch =
+            async || service.watch_weights(Request::new(request.clone())).await.map(Response::into_inner);
+        publish(&hub, 1);
+        next(&mut replies).await;
+        let mut second = watch().await.unwrap();
+        next(&mut second).await;
+        while let Some(reply) = replies.next().await {
+            assert!(reply.is_ok(), "what was made before");
+        }
+        assert_eq!(hub.present(MemberRole::Actor), 1);
+        // The bodies of both are still held by the connection.
+        let refused = watch().await.err().unwrap();
+        assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+        drop(replies);
+        assert!(watch().await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_member_that_does_not_read_holds_no_weights_for_ever() {
+        let Watched { hub, replies, _shards, .. } = watch_weights().await;
+        publish(&hub, 1);
+        let weights = hub.watch_weights(MemberRole::Actor).borrow_and_update().clone().unwrap();
+        let weak = Arc::downgrade(&weights);
+        drop(weights);
+        publish(&hub, 2);
+        timeout(Duration::from_secs(3600), std::future::pending::<()>()).await.unwrap_err();
+        assert_eq!(hub.present(MemberRole::Actor), 0, "its stream has ended");
+        assert!(weak.upgrade().is_none());
+        drop(replies);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_member_that_reads_a_version_too_slowly_gets_a_shortage() {
+        let Watched { hub, mut replies, _shards, .. } = watch_weights().await;
+        publish(&hub, 1);
+        let end = loop {
+            advance(Duration::from_secs(25)).await;
+            match replies.next().await {
+                Some(Ok(_)) => {}
+                end => break end,
+            }
+        };
+        assert_eq!(end.unwrap().unwrap_err().code(), Code::Unavailable);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_members_next_report_is_accepted_when_its_last_one_was_handled() {
+        let Watched { service, request, mut reports, _shards, .. } = watch_weights().await;
+        let v1::WatchWeightsRequest { caller, role, index, incarnation } = request;
+        let episodes = vec![v1::Episode { score: 1.0, steps: 9, truncated: false }; 3];
+        let message = v1::ReportRequest { caller, role, index, incarnation, episodes, evaluation: None };
+        let report =
+            async || service.report(Request::new(message.clone())).await.map_err(|status| status.code());
+        assert!(report().await.is_ok());
+        for _ in 0..1_000 {
+            assert_eq!(report().await.err(), Some(Code::Unavailable), "it does not wait");
+        }
+        assert_eq!(reports.take_episodes().len(), 3);
+        assert!(report().await.is_ok());
     }
 }
