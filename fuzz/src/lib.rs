@@ -58,6 +58,7 @@ targets! {
     wire_messages: 20_000,
     wire_status: 20_000,
     service: 100,
+    learner_service: 200,
     snapshot: 200,
     shard_json: 5_000,
     shard_directory: 200,

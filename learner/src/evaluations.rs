@@ -70,13 +70,18 @@ impl Evaluations {
         }
     }
 
-    /// Matches a report to its request. `None` if there is none: a repeated report, or one for an earlier learner.
+    /// Matches a report to its request. `None` if there is none: a repeated report, or one for an earlier learner. Nor does
+    /// a report of more games than requested fit, whose scores would all be recorded.
     pub fn complete(
         &mut self,
         number: u64,
         players: Vec<PlayerScores>,
         policy: EvaluationPolicy,
     ) -> Option<Evaluated> {
+        let requested = self.requests.get(&number)?.evaluation?.episodes as usize;
+        if players.iter().any(|player| player.scores.len() > requested) {
+            return None;
+        }
         let weights = self.requests.remove(&number)?;
         self.supersede(number);
         let request = weights.evaluation?;
@@ -116,6 +121,15 @@ mod tests {
         assert_eq!((played.frames, played.updates, played.mean, played.standard_error), (40, 7, 2.0, 1.0));
         assert!(evaluations.complete(number, agent(&[1.0]), policy).is_none(), "once");
         assert!(evaluations.complete(5, agent(&[1.0]), policy).is_none(), "never requested by this learner");
+    }
+
+    #[test]
+    fn a_report_of_more_games_than_requested_is_ignored_and_the_request_stays_open() {
+        let mut evaluations = Evaluations::new(0);
+        let number = evaluations.request(weights(), REQUEST).evaluation.unwrap().number;
+        let policy = EvaluationPolicy::Greedy;
+        assert!(evaluations.complete(number, agent(&[1.0; 3]), policy).is_none());
+        assert!(evaluations.complete(number, agent(&[1.0; 2]), policy).is_some());
     }
 
     #[test]

@@ -14,7 +14,10 @@ use run::RunDir;
 use run::averages::{Averages, RecentScores, Speed, UpdateMetrics};
 use run::checkpoint::{self, Checkpoint, CheckpointWriter};
 use run::event::{ProgressUpdate, RunOutcome};
-use run::record::{AGENT, Episode, Evaluation, Record, Training};
+use run::lines::Lines;
+use run::record::{self, AGENT, Episode, Evaluation, Record, Training};
+
+use tracing::warn;
 
 use crate::checkpoint::{FINAL_FILES, RunState};
 
@@ -23,6 +26,11 @@ pub const FINAL: &str = "final";
 
 /// Name of the checkpoint with the best evaluation so far.
 const BEST: &str = "best";
+
+/// The values of a record's file. Lines that can't be read are logged.
+pub(crate) fn logged<T>(lines: Lines<T>) -> Vec<T> {
+    lines.reported(|skipped| warn!(skipped, "damaged line in the run's record"))
+}
 
 const RECORD_FAILED: &str = "can't write the run's record: free some disk space, then resume the run";
 
@@ -89,12 +97,21 @@ impl Journal {
         })
     }
 
+    /// The evaluations recorded so far.
+    pub fn evaluations(&self) -> Result<Vec<Evaluation>> {
+        Ok(logged(record::evaluations(self.path())?))
+    }
+
+    /// Records finished training games.
+    pub fn episodes(&mut self, episodes: &[Episode]) -> Result<()> {
+        self.record.episodes(episodes).context(RECORD_FAILED)?;
+        episodes.iter().for_each(|episode| self.recent.add(episode.score));
+        Ok(())
+    }
+
     /// Records a finished training game.
     pub fn episode(&mut self, score: f64, steps: u64, truncated: bool) -> Result<()> {
-        let episode = Episode { frames: self.state.frames, score, steps, truncated };
-        self.record.episode(&episode).context(RECORD_FAILED)?;
-        self.recent.add(score);
-        Ok(())
+        self.episodes(&[Episode { frames: self.state.frames, score, steps, truncated }])
     }
 
     /// Mean score of the newest training games; `None` before the first.

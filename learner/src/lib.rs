@@ -21,6 +21,7 @@ pub mod shared_target;
 pub mod trainer;
 
 pub mod divergence;
+mod episode_budget;
 pub mod evaluations;
 pub mod events;
 pub mod metrics;

@@ -96,6 +96,8 @@ telemetry::metrics! {
         pub replay_items: IntGauge =
             new.count("quiver_learner_replay_items", "Transitions in all reachable shards"),
         pub episodes: IntCounter = new.counter("quiver_learner_episodes_total", "Completed training episodes"),
+        pub episodes_dropped: IntCounter =
+            new.counter("quiver_learner_episodes_dropped_total", "Episodes reported beyond the agent steps counted, and not recorded"),
         pub training_score: Gauge =
             new.score("quiver_learner_training_score", "Mean score of the newest 20 training episodes; NaN before the first"),
         pub scores: ScoreGauges = ScoreGauges::register(new.0),

@@ -15,6 +15,7 @@ use telemetry::PageRenderer;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::warn;
 
+use crate::journal;
 use crate::metrics::Metrics;
 
 /// Time between two samples.
@@ -83,7 +84,7 @@ impl PageSampler {
 fn past(run: &Path) -> History {
     let mut history = History::new();
     match record::episodes(run) {
-        Ok(episodes) => history.past_scores = curve::smoothed(&episodes),
+        Ok(episodes) => history.past_scores = curve::smoothed(&journal::logged(episodes)),
         // Training must not fail because the page lacks its history.
         Err(error) => {
             warn!(%error, run_dir = %run.display(), "earlier episodes not loaded, the page starts without them");
@@ -105,7 +106,8 @@ impl EvaluationsFile {
             return None;
         }
         self.bytes = bytes;
-        record::evaluations(run).ok().map(|evaluations| curve::points(&evaluations))
+        // The training thread has logged lines that can't be read.
+        record::evaluations(run).ok().map(|evaluations| curve::points(&evaluations.values))
     }
 }
 

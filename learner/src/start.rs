@@ -14,6 +14,7 @@ use coordinator::shard_directory::{self, ShardDirectory};
 use coordinator::{Clock, Hub, RateController, RunInfo, ShardPool, adjust};
 use envs::Spec;
 use prometheus::Registry;
+use proto::limits::{OTHER_BYTES_MAX, PLAYERS_MAX};
 use proto::v1::learner_server::LearnerServer;
 use replay::{ReplayStatus, TicketKey};
 use rpc::address::Address;
@@ -24,8 +25,8 @@ use rpc::serve::Listener;
 use rpc::shard::{ShardClient, ShardConfig};
 use run::adjusted;
 use run::event::Event;
-use settings::Resolved;
 use settings::seed::{self, Purpose};
+use settings::{Resolved, Settings};
 use telemetry::{Health, TelemetryArgs};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
@@ -108,6 +109,11 @@ const STOP_POLL_EVERY: Duration = Duration::from_millis(200);
 
 /// Batches that are unpacked at the same time. More would only wait for the same cores.
 const UNPACKED_AT_A_TIME_MAX: usize = 8;
+
+/// Bytes of a request without scores. A report of 256 episodes has a tenth of it.
+const OTHER_REQUEST_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a player in an evaluation besides its scores: its name and the lengths of fields.
+const PLAYER_BYTES_MAX: usize = 128;
 
 /// Credentials for calls to shards, and authentication of callers.
 struct Access {
@@ -196,7 +202,7 @@ impl Args {
             open::open(&self.run_dir, &resolved, &mut learner, events)?;
         let Access { credentials, registry, edge, gate } = access;
         let (health, metrics) = (Health::new(), Arc::new(Metrics::register(&registry)));
-        metrics.diverged_time.set(divergence::last(journal.path())?);
+        metrics.diverged_time.set(divergence::last(journal.path()));
         // Set before a shard has answered: from 0, the gauge of a resumed run would jump.
         metrics.frames.set(journal.state.frames as i64);
 
@@ -232,7 +238,7 @@ impl Args {
             Clock::system(),
         );
         // Members may join only now that the pool has published which shards are excluded.
-        self.serve(runtime, &hub, &metrics, edge, gate)?;
+        self.serve(runtime, &hub, &resolved.settings, &metrics, edge, gate)?;
         runtime.spawn(page_sampler.run());
         let parts = PrefetcherParts {
             pool,
@@ -264,18 +270,26 @@ impl Args {
         &self,
         runtime: &Runtime,
         hub: &Arc<Hub>,
+        settings: &Settings,
         metrics: &Metrics,
         edge: Edge,
         gate: Gate,
     ) -> Result<()> {
         let service = LearnerServer::new(LearnerService::new(hub.clone(), metrics.refused.clone()))
-            .max_decoding_message_size(proto::limits::OTHER_BYTES_MAX)
-            .max_encoding_message_size(proto::limits::OTHER_BYTES_MAX);
+            .max_decoding_message_size(request_bytes_max(settings))
+            .max_encoding_message_size(OTHER_BYTES_MAX);
         let listener = runtime.block_on(Listener::bind(&self.listen, edge, gate))?;
         let routes = tonic::service::Routes::new(service);
         runtime.spawn(listener.serve(routes, std::future::pending()));
         Ok(())
     }
+}
+
+/// Bytes of a request to the learner: the largest is the report of an evaluation. Every request in flight may hold so many.
+fn request_bytes_max(settings: &Settings) -> usize {
+    let games = settings.evaluate_episodes.max(settings.evaluate_final_episodes) as usize;
+    let player = games * size_of::<f64>() + PLAYER_BYTES_MAX;
+    (OTHER_REQUEST_BYTES_MAX + PLAYERS_MAX * player).min(OTHER_BYTES_MAX)
 }
 
 /// The environment's spec, and a learner with a network for it.
@@ -321,4 +335,29 @@ fn connect(shards: &Shards, credentials: &Credentials, config: &ShardConfig) -> 
 fn control(resolved: &Resolved, state: &RunState, shards: usize) -> Result<RateController> {
     let limiter = adjust::limiter(&resolved.settings)?;
     Ok(RateController::new(limiter, shards, state.agent_steps, &state.shard_counts))
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+    use proto::{PlayerScores, Report, play, v1};
+    use settings::Layers;
+
+    use super::*;
+
+    #[test]
+    fn the_largest_evaluation_of_the_run_fits_into_a_request_and_little_more() {
+        let mut settings = Layers::default().resolve(Some("cartpole")).unwrap().settings;
+        settings.evaluate_final_episodes = 300;
+        let player = || PlayerScores { name: "x".repeat(64), scores: vec![-1e15; 300] };
+        let players = (0..PLAYERS_MAX).map(|_| player()).collect();
+        let report = play::report_message(
+            Report::Evaluation { number: u64::MAX, players },
+            v1::ReportRequest { caller: Some(proto::caller(&"r".repeat(32))), ..Default::default() },
+        );
+        let (bytes, most) = (report.encoded_len(), request_bytes_max(&settings));
+        assert!(bytes <= most && most < bytes + (80 << 10), "{bytes} of {most}");
+        settings.evaluate_episodes = 100_000;
+        assert_eq!(request_bytes_max(&settings), OTHER_BYTES_MAX);
+    }
 }

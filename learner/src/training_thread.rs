@@ -10,20 +10,21 @@ use std::time::{Duration, Instant, SystemTime};
 
 use agents::TensorBatch;
 use anyhow::Result;
+use coordinator::reports::Reports;
 use coordinator::{Hub, MemberRole};
 use prometheus::Histogram;
-use proto::{EvaluationRequest, PlayerScores, Report, Weights};
+use proto::{EpisodeReport, EvaluationRequest, PlayerScores, Weights};
 use replay::{ReplayStatus, WeightsVersion};
 use run::event::Event;
-use run::record::{AGENT, Evaluation};
+use run::record::{AGENT, Episode, Evaluation};
 use settings::Resolved;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
 use tokio::time::timeout;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::checkpoint;
 use crate::divergence;
+use crate::episode_budget::EpisodeBudget;
 use crate::evaluations::{Evaluated, Evaluations};
 use crate::events::Events;
 use crate::journal::Journal;
@@ -58,13 +59,14 @@ pub struct TrainingThread {
     shown: Instant,
     /// Frames at the last check for a due evaluation or checkpoint.
     frames_checked: u64,
+    episode_budget: EpisodeBudget,
 }
 
 /// The run's members, their reports, and the evaluations requested of them.
 pub struct RunMembers {
     /// State shared with the gRPC service.
     pub hub: Arc<Hub>,
-    pub reports: mpsc::Receiver<Report>,
+    pub reports: Reports,
     pub evaluations: Evaluations,
 }
 
@@ -124,15 +126,26 @@ impl TrainingThread {
         resolved: Resolved,
     ) -> Self {
         let (frames_checked, shown) = (journal.state.frames, Instant::now());
+        let episode_budget = EpisodeBudget::new(journal.state.agent_steps);
         let publisher = Publisher::new(&resolved.settings);
-        Self { trainer, journal, members, process, resolved, publisher, shown, frames_checked }
+        Self {
+            trainer,
+            journal,
+            members,
+            process,
+            resolved,
+            publisher,
+            shown,
+            frames_checked,
+            episode_budget,
+        }
     }
 
     /// Trains until the frame budget is reached or the process must stop.
     pub fn run(&mut self) -> Result<()> {
         let budget = self.resolved.settings.frames.0;
         self.process.metrics.frames.set(self.journal.state.frames as i64);
-        let recorded = run::record::evaluations(self.journal.path())?;
+        let recorded = self.journal.evaluations()?;
         self.process.metrics.scores.resume(&recorded, self.journal.state.best);
         if self.journal.state.frames >= budget && self.journal.has_ended() {
             return self.announce_finished_run(&recorded);
@@ -174,7 +187,7 @@ impl TrainingThread {
         let Diverged { update, loss, gradient_norm, quantity } = diverged;
         error!(update, loss, gradient_norm, quantity, "training diverged");
         if let Err(error) = divergence::save(self.journal.path(), diverged, SystemTime::now()) {
-            warn!(error = format!("{error:#}"), "divergence file not written");
+            warn!(%error, "divergence file not written");
         }
     }
 
@@ -260,25 +273,36 @@ impl TrainingThread {
     }
 
     fn process_reports(&mut self) -> Result<()> {
-        while let Ok(report) = self.members.reports.try_recv() {
-            match report {
-                Report::Episodes(episodes) => self.record_episodes(&episodes)?,
-                Report::Evaluation { number, players } => {
-                    if let Some(evaluated) = self.complete_evaluation(number, players) {
-                        self.record_evaluation(&evaluated)?;
-                    }
-                }
+        self.record_episodes()?;
+        for (number, players) in self.members.reports.take_evaluations() {
+            if let Some(evaluated) = self.complete_evaluation(number, players) {
+                self.record_evaluation(&evaluated)?;
             }
         }
         Ok(())
     }
 
-    fn record_episodes(&mut self, episodes: &[proto::EpisodeReport]) -> Result<()> {
-        for &proto::EpisodeReport { score, steps, truncated } in episodes {
-            self.process.metrics.episodes.inc();
-            self.record(|thread| thread.journal.episode(score, steps, truncated))?;
+    fn record_episodes(&mut self) -> Result<()> {
+        let reported = self.members.reports.take_episodes();
+        if reported.is_empty() {
+            return Ok(());
         }
-        self.trainer.learner.end_episodes(episodes.len() as u64);
+        let (metrics, state) = (&self.process.metrics, &self.journal.state);
+        let admitted = self.episode_budget.admit(reported.len(), state.agent_steps);
+        let dropped = (reported.len() - admitted) as u64;
+        if dropped > 0 && metrics.episodes_dropped.get() == 0 {
+            warn!(
+                "more episodes reported than agent steps counted, further ones are dropped and only counted"
+            );
+        }
+        metrics.episodes_dropped.inc_by(dropped);
+        metrics.episodes.inc_by(admitted as u64);
+        let frames = state.frames;
+        let episode =
+            |&EpisodeReport { score, steps, truncated }| Episode { frames, score, steps, truncated };
+        let episodes: Vec<Episode> = reported[..admitted].iter().map(episode).collect();
+        self.record(|thread| thread.journal.episodes(&episodes))?;
+        self.trainer.learner.end_episodes(admitted as u64);
         if let Some(score) = self.journal.training_score() {
             self.process.metrics.training_score.set(score);
         }
@@ -290,10 +314,13 @@ impl TrainingThread {
         let policy = self.resolved.settings.evaluation_policy;
         let evaluated = self.members.evaluations.complete(number, players, policy);
         if evaluated.is_none() {
-            info!(evaluation = number, "evaluation report ignored: unknown or duplicate");
+            // Not above debug: a member could fill the log.
+            debug!(evaluation = number, "evaluation report ignored: unknown, duplicate or of other games");
         }
         self.members.log_superseded();
-        self.members.hub.withdraw_evaluation(number);
+        if evaluated.is_some() {
+            self.members.hub.withdraw_evaluation(number);
+        }
         evaluated
     }
 
@@ -415,21 +442,17 @@ impl TrainingThread {
         self.process.metrics.set_blocked_on(Some("evaluation"));
         let mut logged = None;
         while !self.process.is_stopped() {
+            self.record_episodes()?;
             let reports = &mut self.members.reports;
-            let report =
-                self.process.handle.block_on(async { timeout(STOP_POLL_EVERY, reports.recv()).await });
-            match report {
-                Ok(Some(Report::Episodes(episodes))) => self.record_episodes(&episodes)?,
-                Ok(Some(Report::Evaluation { number: played, players })) => {
-                    let Some(evaluated) = self.complete_evaluation(played, players) else { continue };
-                    if played == number {
-                        self.process.metrics.set_blocked_on(None);
-                        self.process.metrics.scores.add(&evaluated.players[0], self.journal.state.best);
-                        return Ok(Some(evaluated.players));
-                    }
-                    self.record_evaluation(&evaluated)?;
+            let next = async { timeout(STOP_POLL_EVERY, reports.next_evaluation()).await };
+            if let Ok(Some((played, players))) = self.process.handle.block_on(next) {
+                let Some(evaluated) = self.complete_evaluation(played, players) else { continue };
+                if played == number {
+                    self.process.metrics.set_blocked_on(None);
+                    self.process.metrics.scores.add(&evaluated.players[0], self.journal.state.best);
+                    return Ok(Some(evaluated.players));
                 }
-                _ => {}
+                self.record_evaluation(&evaluated)?;
             }
             let games = self.resolved.settings.evaluate_final_episodes;
             let text = match self.members.hub.present(MemberRole::Evaluator) {

@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use replay::{Draw, ItemKey, ItemView, KEY_DISTANCE_MAX, LaneKey, Taken};
 use value::priority::Priority;
 
-use crate::convert::{Invalid, priority, same, within};
+use crate::convert::{Invalid, same, within};
 use crate::limits::{POINTS_MAX, SAMPLE_BYTES_MAX};
 use crate::{steps, v1};
 
@@ -200,7 +200,8 @@ fn check(columns: &v1::Batch, index: usize, start: Start, stack: usize) -> Resul
     if !(probability > 0.0 && probability <= 1.0 + 1e-9) {
         return Err(Invalid::range("probability", probability, "above 0, up to 1"));
     }
-    priority(columns.priorities[index])?;
+    let priority = columns.priorities[index];
+    Priority::try_new(priority).map_err(|_| Invalid::range("priority", priority, "finite and at least 0"))?;
     let (frames, lead) = (columns.frame_counts[index] as usize, columns.leads[index] as usize);
     if frames > 0 {
         within("leads of an item", lead, 0, KEY_DISTANCE_MAX.into())?;

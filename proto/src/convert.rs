@@ -12,7 +12,7 @@ use replay::{
 use value::priority::Priority;
 use value::registry::UnknownName;
 
-use crate::limits::{CHUNK_ITEMS_MAX, CHUNK_STEPS_MAX, FRAME_BYTES_MAX, UPDATES_MAX};
+use crate::limits::{CHUNK_ITEMS_MAX, CHUNK_STEPS_MAX, FRAME_BYTES_MAX, PRIORITY_MAX, UPDATES_MAX};
 use crate::{steps, v1};
 
 /// Why a message is invalid.
@@ -187,7 +187,7 @@ pub fn chunk_message(chunk: Chunk) -> v1::Chunk {
     }
     columns.flags = flags.freeze();
     let priority = |item: &NewItem| match item.priority {
-        InitialPriority::Of(priority) => priority.get(),
+        InitialPriority::Of(priority) => sent(priority),
         InitialPriority::Largest => LARGEST,
     };
     let several = chunk.items.iter().any(|item| item.table > 0);
@@ -206,9 +206,15 @@ pub fn chunk_message(chunk: Chunk) -> v1::Chunk {
     }
 }
 
-/// Checks that a priority is finite and not negative.
+/// Checks that a priority is not negative and at most [`PRIORITY_MAX`].
 pub fn priority(value: f64) -> Result<Priority, Invalid> {
-    Priority::try_new(value).map_err(|_| Invalid::range("priority", value, "finite and at least 0"))
+    let range = || Invalid::range("priority", value, format!("from 0 to {PRIORITY_MAX:e}"));
+    Priority::try_new(value).ok().filter(|priority| priority.get() <= PRIORITY_MAX).ok_or_else(range)
+}
+
+/// A priority as it is sent: one beyond the bound is sent as the bound, because a refused message would lose the others.
+fn sent(priority: Priority) -> f64 {
+    priority.get().min(PRIORITY_MAX)
 }
 
 pub fn version(version: v1::WeightsVersion) -> WeightsVersion {
@@ -279,8 +285,8 @@ pub fn updates_message(updates: &Updates, shard_incarnation: u32) -> v1::Updates
         shard_incarnation,
         slots: changed().map(|(key, _)| key.slot).collect(),
         generations: changed().map(|(key, _)| key.generation).collect(),
-        priorities: changed().map(|(_, priority)| priority.get()).collect(),
-        largest_priority: updates.largest.map_or(0.0, Priority::get),
+        priorities: changed().map(|(_, priority)| sent(*priority)).collect(),
+        largest_priority: updates.largest.map_or(0.0, sent),
         removed_slots: updates.removed.iter().filter(own).map(|key| key.slot).collect(),
         removed_generations: updates.removed.iter().filter(own).map(|key| key.generation).collect(),
     }
@@ -363,10 +369,22 @@ mod tests {
         let length = |chunk: &mut v1::Chunk| chunk.item_lengths = Bytes::from_static(&[0, 1]);
         assert_eq!(refused(length), "length is 0, must be 1 to 255");
         let negative = |chunk: &mut v1::Chunk| chunk.item_priorities[0] = -2.0;
-        assert_eq!(refused(negative), "priority is -2, must be finite and at least 0");
+        assert_eq!(refused(negative), "priority is -2, must be from 0 to 1e18");
         assert!(refused(|chunk| chunk.item_firsts = vec![0; 1025]).contains("1025"));
         let tables = |chunk: &mut v1::Chunk| chunk.item_tables = Bytes::from_static(&[0]);
         assert_eq!(refused(tables), "item_tables has 1 entries, but the other columns have 2");
+    }
+
+    #[test]
+    fn a_priority_beyond_the_bound_is_refused_and_never_sent() {
+        let huge = InitialPriority::Of(Priority::try_new(1.7e308).unwrap());
+        let mut given = example();
+        given.items[0].priority = huge;
+        let mut message = chunk_message(given);
+        assert_eq!(message.item_priorities[0], PRIORITY_MAX);
+        assert!(chunk(message.clone(), 4).is_ok());
+        message.item_priorities[0] = 1.7e308;
+        assert!(chunk(message, 4).unwrap_err().to_string().contains("must be from 0 to 1e18"));
     }
 
     #[test]
@@ -417,8 +435,12 @@ mod tests {
         assert_eq!(got.priorities, [(key(3, 0), given(0.5)), (key(3, 2), given(2.5))]);
         assert_eq!((got.table, got.removed, got.largest), (1, vec![key(3, 5)], Some(given(9.0))));
         let mut bad = updates_message(&sent, 3);
-        bad.priorities[1] = f64::INFINITY;
-        assert!(updates(&bad).is_err());
+        for beyond in [f64::INFINITY, 1.7e308, PRIORITY_MAX * 1.001] {
+            bad.priorities[1] = beyond;
+            assert!(updates(&bad).is_err(), "{beyond}");
+            let largest = v1::Updates { largest_priority: beyond, ..updates_message(&sent, 3) };
+            assert!(updates(&largest).is_err(), "{beyond}");
+        }
         bad.priorities.pop();
         assert_eq!(
             updates(&bad).unwrap_err().to_string(),

@@ -8,8 +8,13 @@ pub const CHUNK_ITEMS_MAX: usize = 1024;
 pub const POINTS_MAX: usize = 16_384;
 /// Priority updates, or removals, in a message.
 pub const UPDATES_MAX: usize = 65_536;
-/// Episodes in a report.
-pub const EPISODES_MAX: usize = 4096;
+/// Episodes in a report. An actor with more sends several.
+pub const EPISODES_MAX: usize = 256;
+/// Largest magnitude of a score. Far beyond any game, and integers up to it, their sums and their squares stay exact enough
+/// for a mean: a record must never hold an infinite one.
+pub const SCORE_MAX: f64 = 1e15;
+/// Largest priority. The square of a larger TD error would not fit into the learner's f32, so training would have diverged.
+pub const PRIORITY_MAX: f64 = 1e18;
 /// Scores of one player in an evaluation.
 pub const SCORES_MAX: usize = 1 << 20;
 /// Players in an evaluation: the agent, two baselines, and one for each of 18 actions.

@@ -205,7 +205,8 @@ impl Refusal {
                 InsertError::Conflict { .. } | InsertError::TooFarBehind { .. } => {
                     (Code::InvalidArgument, Reason::Conflict)
                 }
-                InsertError::LanesFull { .. } => (Code::ResourceExhausted, Reason::Limit),
+                // A shortage: a newer incarnation of an actor frees the lanes of the older one.
+                InsertError::LanesFull { .. } => (Code::Unavailable, Reason::Limit),
                 InsertError::NumberTooLarge(_)
                 | InsertError::Gap { .. }
                 | InsertError::NotContiguous { .. }
@@ -234,12 +235,18 @@ impl Refusal {
                 | OptionsError::BytesMax { .. }
                 | OptionsError::Number { .. } => (Code::InvalidArgument, Reason::Invalid),
             },
-            Refusal::TooMuchMemory { .. }
-            | Refusal::LargeReply { .. }
-            | Refusal::TooManyStreams { .. }
+            // Shortages, which end by themselves: the caller retries with backoff.
+            Refusal::TooManyStreams { .. }
+            | Refusal::ActorStreams { .. }
+            | Refusal::PendingStreams { .. }
             | Refusal::SnapshotInProgress
-            | Refusal::Storage { .. } => (Code::ResourceExhausted, Reason::Limit),
-            Refusal::NotConfigured | Refusal::Codec(_) | Refusal::Occupied { .. } | Refusal::Directory(_) => {
+            | Refusal::NotPersisted { .. } => (Code::Unavailable, Reason::Limit),
+            Refusal::NotConfigured => (Code::Unavailable, Reason::Table),
+            // A full disk does not become empty by itself, and a user who sees the reason at once can choose another.
+            Refusal::TooMuchMemory { .. } | Refusal::LargeReply { .. } | Refusal::Storage { .. } => {
+                (Code::ResourceExhausted, Reason::Limit)
+            }
+            Refusal::Codec(_) | Refusal::Occupied { .. } | Refusal::Directory(_) => {
                 (Code::FailedPrecondition, Reason::Table)
             }
             Refusal::NoSuchTable(_) => (Code::InvalidArgument, Reason::Invalid),
@@ -247,10 +254,6 @@ impl Refusal {
             // A retry may succeed: the caller or the network was slow.
             Refusal::FirstMessageTimeout(_) | Refusal::ReaderTimeout(_) => {
                 (Code::DeadlineExceeded, Reason::Limit)
-            }
-            // A shortage: there is room again when other streams end, or space on the disk.
-            Refusal::ActorStreams { .. } | Refusal::PendingStreams { .. } | Refusal::NotPersisted { .. } => {
-                (Code::Unavailable, Reason::Limit)
             }
             Refusal::NoTicketKey | Refusal::Stopping => return (Code::Unavailable, None),
         };

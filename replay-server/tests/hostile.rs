@@ -10,7 +10,9 @@ use common::*;
 use proto::v1::insert_request::Message;
 use proto::v1::replay_client::ReplayClient;
 use proto::{limits, v1};
-use rpc::channel::Channel;
+use rpc::channel::{Channel, Credentials};
+use rpc::shard_entry::ShardEntry;
+use rpc::writer::{ChunkWriter, WriterState};
 use tokio::io::AsyncWriteExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::codegen::{Service, http};
@@ -159,9 +161,9 @@ async fn steps_and_items_that_cannot_be_are_refused() {
     for (part, spoil) in spoils {
         victim.refuses_spoilt(Code::InvalidArgument, part, spoil).await;
     }
-    for priority in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.5] {
+    for priority in [f64::NAN, f64::INFINITY, 1.7e308, -1.5] {
         let spoil = |chunk: &mut v1::Chunk| chunk.item_priorities[2] = priority;
-        victim.refuses_spoilt(Code::InvalidArgument, "must be finite and at least 0", spoil).await;
+        victim.refuses_spoilt(Code::InvalidArgument, "must be from 0 to 1e18", spoil).await;
     }
     let refused = spoils.len() as f64 + 4.0;
     assert_eq!(victim.running.refused("invalid"), refused);
@@ -367,10 +369,10 @@ async fn one_bad_priority_refuses_the_whole_update() {
         good
     };
     let mut spoilt = Vec::new();
-    for priority in [f64::NAN, f64::INFINITY, -0.1] {
+    for priority in [f64::NAN, f64::INFINITY, 1.7e308, -0.1] {
         let priorities = vec![50.0, priority];
-        spoilt.push((v1::Updates { priorities, ..good() }, "must be finite and at least 0"));
-        spoilt.push((v1::Updates { largest_priority: priority, ..good() }, "must be finite and at least 0"));
+        spoilt.push((v1::Updates { priorities, ..good() }, "must be from 0 to 1e18"));
+        spoilt.push((v1::Updates { largest_priority: priority, ..good() }, "must be from 0 to 1e18"));
     }
     spoilt.push((v1::Updates { slots: vec![0], ..good() }, "slots has 1 entries"));
     spoilt.push((v1::Updates { generations: vec![0; 3], ..good() }, "generations has 3 entries"));
@@ -679,9 +681,19 @@ async fn more_streams_than_there_are_places_are_refused_until_some_are_free() {
         others.push(writing);
     }
     let excess = Writing::open(&mut client, hello(9, 1)).await.refusal().await;
+    assert_eq!(excess.code(), Code::Unavailable);
     assert!(excess.message().contains("serves 1024 insert streams"), "{excess:?}");
     assert_eq!(victim.running.refused("limit"), 1.0);
+    // A shortage does not end a writer: it retries until a stream is free.
+    let entry = ShardEntry::fixed(victim.running.address.clone());
+    let writer = ChunkWriter::spawn(0, entry, Credentials::none(), hello(7, 1), 1, 1);
+    until(
+        async || matches!(writer.state(), WriterState::Waiting(why) if why.contains("1024 insert streams")),
+    )
+    .await;
     drop(others);
+    until(async || writer.state() == WriterState::Open).await;
+    drop(writer);
     until(async || victim.running.metric("quiver_replay_writers_connected") == 1.0).await;
     victim.before = state(&mut victim.client).await;
     victim.still_serves_its_callers().await;

@@ -71,7 +71,7 @@ async fn the_exponent_changes_probabilities_at_once() {
 async fn what_cannot_be_is_not_configured() {
     let unconfigured = Running::start().await;
     let early = unconfigured.client().configure(configure(Some(5), None)).await;
-    refused(early, Code::FailedPrecondition, "no learner has configured this shard yet");
+    refused(early, Code::Unavailable, "no learner has configured this shard yet");
 
     let (running, mut client) = filled(store(), 2).await;
     let before = state(&mut client).await;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use run::curve;
 use run::directory::{checkpoints, read_settings};
+use run::output::print_note;
 use run::record;
 use settings::Resolved;
 
@@ -27,7 +28,8 @@ impl FoundRun {
     fn read(path: PathBuf) -> anyhow::Result<Self> {
         let resolved = read_settings(&path)?;
         let recorded = path.join(record::EVALUATIONS_FILE).is_file();
-        let evaluations = if recorded { record::evaluations(&path)? } else { Vec::new() };
+        let evaluations =
+            if recorded { record::evaluations(&path)?.reported(print_note) } else { Vec::new() };
         let points = curve::points(&evaluations).iter().map(|point| (point.frames, point.mean)).collect();
         let finished = checkpoints(&path).join("final").is_dir();
         Ok(Self { path, resolved, finished, points })

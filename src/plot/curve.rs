@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use run::curve::{CurvePoint, display_name, points, smoothed};
-use run::record::{self, AGENT, Episode, Evaluation};
+use run::output::print_note;
+use run::record::{self, AGENT, EVALUATIONS_FILE, Episode, Evaluation};
 
 const BEST_CONSTANT: &str = "best constant";
 
@@ -38,7 +39,8 @@ pub struct Recorded {
 impl Recorded {
     /// Reads a run's evaluations and, if `training`, its training games. A run without evaluations is an error.
     pub fn read(run: &Path, game: &str, training: bool) -> anyhow::Result<Self> {
-        let all = if run.join("evaluations.jsonl").exists() { record::evaluations(run)? } else { Vec::new() };
+        let recorded = run.join(EVALUATIONS_FILE).exists();
+        let all = if recorded { record::evaluations(run)?.reported(print_note) } else { Vec::new() };
         let (evaluations, others): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|evaluation| evaluation.player == AGENT);
         if evaluations.is_empty() {
@@ -47,7 +49,7 @@ impl Recorded {
                 "{run} has no evaluation yet: wait for the first (see evaluate_every_frames), then plot again"
             );
         }
-        let training = if training { record::episodes(run)? } else { Vec::new() };
+        let training = if training { record::episodes(run)?.reported(print_note) } else { Vec::new() };
         Ok(Self { run: run.into(), game: game.into(), evaluations, training, baselines: baselines(&others) })
     }
 

@@ -12,15 +12,14 @@ use rpc::shard_entry::ShardEntry;
 use rpc::ticket::{Identity, TicketRole};
 use run::adjusted::{self, Changes};
 use settings::Resolved;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tracing::info;
 
 use crate::adjust;
 use crate::clock::Clock;
 use crate::members::{Denied, MemberRole, Members};
-
-/// Reports that may be queued for the training thread, which reads them several times a second.
-pub const REPORTS_MAX: usize = 1024;
+use crate::reports::{self, Busy, ReportSender, Reports};
+use crate::watcher::Streams;
 
 /// What never changes during one start of the learner.
 #[derive(Clone, Debug)]
@@ -82,19 +81,20 @@ pub struct Hub {
     finished: watch::Sender<bool>,
     /// The run's settings, including an operator's changes.
     resolved: watch::Sender<Resolved>,
-    reports: mpsc::Sender<Report>,
+    reports: ReportSender,
+    streams: Streams,
 }
 
 impl Hub {
-    /// A hub without members, and the queue of reports.
+    /// A hub without members, and the queues of reports.
     pub fn new(
         run_info: RunInfo,
         resolved: Resolved,
         directory: PathBuf,
         inputs: HubInputs,
         clock: Clock,
-    ) -> (Arc<Self>, mpsc::Receiver<Report>) {
-        let (reports, receiver) = mpsc::channel(REPORTS_MAX);
+    ) -> (Arc<Self>, Reports) {
+        let (reports, receiver) = reports::queues();
         let mut members = Members::new(run_info.incarnation);
         if run_info.resumed {
             members.await_former(clock.now());
@@ -110,6 +110,7 @@ impl Hub {
             finished: watch::Sender::new(false),
             resolved: watch::Sender::new(resolved),
             reports,
+            streams: Streams::new(),
         };
         (Arc::new(hub), receiver)
     }
@@ -264,9 +265,14 @@ impl Hub {
         self.members().present(role)
     }
 
-    /// Queues a report for the training thread; waits while the queue is full.
-    pub async fn report(&self, report: Report) {
-        let _ = self.reports.send(report).await;
+    /// Queues the reports of one message for the training thread, or none of them.
+    pub fn report(&self, role: MemberRole, index: u32, reports: Vec<Report>) -> Result<(), Busy> {
+        self.reports.send((role, index), reports)
+    }
+
+    /// The streams of weights.
+    pub(crate) fn streams(&self) -> &Streams {
+        &self.streams
     }
 
     fn members(&self) -> MutexGuard<'_, Members> {

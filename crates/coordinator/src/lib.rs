@@ -19,9 +19,11 @@ pub mod hub;
 pub mod members;
 pub mod pool;
 pub mod rate;
+pub mod reports;
 pub mod sample_points;
 pub mod service;
 pub mod shard_directory;
+mod watcher;
 
 pub use adjust::store_options;
 pub use clock::Clock;

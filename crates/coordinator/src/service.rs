@@ -2,26 +2,19 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use proto::v1::learner_server::Learner;
-use proto::v1::watch_weights_reply::Update;
-use proto::{PROTOCOL, Report, Segments, Weights, v1};
+use proto::{PROTOCOL, Report, v1};
 use rpc::role::{Role, Roles};
 use rpc::shard_entry::ShardEntry;
-use tokio::sync::{mpsc, watch};
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::sync::mpsc;
 use tokio_stream::Stream;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 use tracing::info;
 
-use crate::hub::{Connected, Hub};
+use crate::hub::Hub;
 use crate::members::{Denied, MemberRole};
-
-/// Time between two progress messages to a member, which are also heartbeats: a member that misses several considers
-/// the learner dead.
-const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+use crate::watcher::{Replies, Watcher};
 
 #[derive(Clone, Debug)]
 pub struct LearnerService {
@@ -121,9 +114,14 @@ impl LearnerService {
             Denied::Held { .. } | Denied::Reserved => {
                 self.refuse("held", Status::already_exists(denied.to_string()))
             }
-            Denied::Full { .. } => self.refuse("full", Status::resource_exhausted(denied.to_string())),
+            Denied::Full { .. } => self.busy(denied),
             Denied::IndexTooLarge { .. } => self.invalid(&denied.to_string()),
         }
+    }
+
+    /// A shortage: the caller retries with backoff.
+    fn busy(&self, shortage: impl std::fmt::Display) -> Status {
+        self.refuse("full", Status::unavailable(shortage.to_string()))
     }
 
     fn invalid(&self, text: &str) -> Status {
@@ -221,30 +219,24 @@ impl Learner for LearnerService {
         let roles = roles(&request);
         let v1::WatchWeightsRequest { caller, role, index, incarnation, ticket } = request.into_inner();
         let role = self.check_member(caller, roles, (role, index, incarnation), &ticket)?;
+        let member = (role, index, incarnation);
+        let slot = self.hub.streams().open(member).map_err(|too_many| self.busy(too_many))?;
         // Capacity 1: the next message is made when the member can take it, from the newest state.
-        let (replies, receiver) = mpsc::channel(1);
-        let connected = self.hub.connected(role, index, incarnation);
-        let watcher = Watcher {
-            hub: self.hub.clone(),
-            member: (role, index, incarnation),
-            weights: self.hub.watch_weights(role),
-            sending: None,
-            shards: self.hub.watch_shards(),
-            replies,
-            _connected: connected,
-        };
-        tokio::spawn(watcher.run());
-        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+        let (replies, messages) = mpsc::channel(1);
+        let task = tokio::spawn(Watcher::new(&self.hub, member, replies).run());
+        self.hub.streams().replace_task(member, task.abort_handle());
+        Ok(Response::new(Box::pin(Replies { messages, _slot: slot })))
     }
 
     async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportReply>, Status> {
         let roles = roles(&request);
         let request = request.into_inner();
-        let member = (request.role, request.index, request.incarnation);
+        let index = request.index;
+        let member = (request.role, index, request.incarnation);
         let role = self.check_member(request.caller.clone(), roles, member, &request.ticket)?;
-        for report in self.reports(role, request)? {
-            self.hub.report(report).await;
-        }
+        // Never waits: a call that waits holds one of the server's request slots.
+        let reports = self.reports(role, request)?;
+        self.hub.report(role, index, reports).map_err(|busy| self.busy(busy))?;
         Ok(Response::new(v1::ReportReply {}))
     }
 }
@@ -256,79 +248,6 @@ fn roles<T>(request: &Request<T>) -> Option<Roles> {
 
 fn shard_messages(entries: &[ShardEntry]) -> Vec<v1::ShardEntry> {
     entries.iter().map(Into::into).collect()
-}
-
-/// One member's stream of weights.
-struct Watcher {
-    hub: Arc<Hub>,
-    member: (MemberRole, u32, u64),
-    weights: watch::Receiver<Option<Arc<Weights>>>,
-    /// The rest of the version in transit. It is sent to its end before a newer one begins: on a link that takes longer
-    /// for a version than the learner takes for the next, the member would otherwise never complete one.
-    sending: Option<Segments>,
-    shards: watch::Receiver<Vec<ShardEntry>>,
-    replies: mpsc::Sender<Result<v1::WatchWeightsReply, Status>>,
-    _connected: Connected,
-}
-
-impl Watcher {
-    async fn run(mut self) {
-        let mut finished = self.hub.watch_finished();
-        let mut progress = interval(PROGRESS_EVERY);
-        progress.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        self.weights.mark_changed();
-        // A shard may have moved since the member joined.
-        self.shards.mark_changed();
-        while let Some(update) = self.next_update(&mut finished, &mut progress).await {
-            let (role, index, incarnation) = self.member;
-            if let Err(denied) = self.hub.check(role, index, incarnation) {
-                let _ = self.replies.send(Err(Status::failed_precondition(denied.to_string()))).await;
-                return;
-            }
-            let ends = matches!(update, Some(Update::Finished(_)));
-            let agent_steps = self.hub.replay_status().agent_steps;
-            let moved = self.shards.has_changed().unwrap_or(false);
-            let shards = if moved { shard_messages(&self.shards.borrow_and_update()) } else { Vec::new() };
-            if self.replies.send(Ok(v1::WatchWeightsReply { agent_steps, update, shards })).await.is_err()
-                || ends
-            {
-                return;
-            }
-        }
-    }
-
-    /// Waits for something to send: the end of the run, the next segment of weights, or `Some(None)`, which is a message
-    /// of progress. `None` if the stream has ended.
-    async fn next_update(
-        &mut self,
-        finished: &mut watch::Receiver<bool>,
-        progress: &mut Interval,
-    ) -> Option<Option<Update>> {
-        loop {
-            if *finished.borrow() {
-                return Some(Some(Update::Finished(v1::Finished {})));
-            }
-            if let Some(segment) = self.sending.as_mut().and_then(Iterator::next) {
-                return Some(Some(Update::Segment(segment)));
-            }
-            self.sending = None;
-            tokio::select! {
-                biased;
-                _ = finished.wait_for(|finished| *finished) => {}
-                changed = self.weights.changed() => {
-                    changed.ok()?;
-                    self.sending = self.weights.borrow_and_update().clone().map(Segments::new);
-                }
-                _ = self.shards.changed() => {
-                    // Read by the caller, after the check that the member still holds its index.
-                    self.shards.mark_changed();
-                    return Some(None);
-                }
-                _ = progress.tick() => return Some(None),
-                () = self.replies.closed() => return None,
-            }
-        }
-    }
 }
 
 #[cfg(test)]

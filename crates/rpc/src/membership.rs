@@ -5,10 +5,11 @@
 //! older ones, whatever their number.
 #![allow(clippy::disallowed_methods, reason = "the connection owns its timeouts and retries")]
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::limits::OTHER_BYTES_MAX;
+use proto::limits::{EPISODES_MAX, OTHER_BYTES_MAX};
 use proto::play::report_message;
 use proto::v1::learner_client::LearnerClient;
 use proto::v1::watch_weights_reply::Update as Message;
@@ -24,7 +25,7 @@ use crate::address::Address;
 use crate::backoff::Backoff;
 use crate::channel::{Channel, Credentials};
 use crate::role::Role;
-use crate::shard::{describe, is_refusal};
+use crate::shard::{describe, is_refusal, is_shortage};
 use crate::shard_entry::ShardEntry;
 
 /// Timeout of an answer from the learner.
@@ -118,7 +119,7 @@ pub async fn join(
         None
     } else {
         // This task ends by itself after the `Membership` is dropped and the last report is sent.
-        tokio::spawn(send_reports(follower.client.clone(), membership(&joined, role), outgoing));
+        tokio::spawn(send_reports(follower.client.clone(), membership(&joined, role), outgoing, seed));
         Some(tokio::spawn(follower.follow(joined.clone())).abort_handle())
     };
     Ok(Membership { joined, updates, reports, following })
@@ -188,7 +189,6 @@ impl Follower {
                     if self.warned_at.take().is_some() {
                         info!(learner = %self.address, "learner reachable again");
                     }
-                    self.backoff.reset();
                     return Ok(reply.into_inner());
                 }
                 Err(status) => status,
@@ -255,7 +255,10 @@ impl Follower {
         };
         let answer =
             timeout(ANSWER_WAIT_MAX, self.client.watch_weights(request)).await.map_err(|_| silent())?;
-        receive(answer?.into_inner(), &self.update, &mut self.warned_at).await
+        let messages = answer?.into_inner();
+        // Not after a join: a learner that has no stream to spare admits members all the same.
+        self.backoff.reset();
+        receive(messages, &self.update, &mut self.warned_at).await
     }
 }
 
@@ -326,27 +329,57 @@ fn apply(update: &mut WeightsUpdate, message: &v1::WatchWeightsReply, weights: O
     }
 }
 
+/// Sends queued reports. Episodes that wait are sent together: the learner takes a member's next report when it has
+/// handled the last.
 async fn send_reports(
     mut client: LearnerClient<Channel>,
     member: v1::ReportRequest,
     mut reports: mpsc::Receiver<Report>,
+    seed: u64,
 ) {
+    let (mut queued, mut backoff) = (VecDeque::new(), Backoff::new(seed));
     while let Some(report) = reports.recv().await {
-        // An episode report is sent once and may be lost; an evaluation report is retried until the learner has it.
-        let keep = matches!(report, Report::Evaluation { .. });
-        let request = report_message(report, member.clone());
-        loop {
-            let answer = timeout(ANSWER_WAIT_MAX, client.report(request.clone())).await;
-            match answer.unwrap_or_else(|_| Err(late())) {
-                Ok(_) => break,
-                Err(status) if !keep || is_refusal(&status) => {
-                    let kind = if keep { "evaluation" } else { "episodes" };
-                    warn!(kind, error = describe(&status), "report dropped");
-                    break;
-                }
-                Err(_) => sleep(Duration::from_millis(500)).await,
-            }
+        queued.push_back(report);
+        queued.extend(std::iter::from_fn(|| reports.try_recv().ok()));
+        while let Some(report) = next_report(&mut queued) {
+            send_report(&mut client, report_message(report, member.clone()), &mut backoff).await;
         }
+    }
+}
+
+/// Removes the next report: an evaluation, or as many episodes as a report may have.
+fn next_report(queued: &mut VecDeque<Report>) -> Option<Report> {
+    let mut episodes = match queued.pop_front()? {
+        Report::Episodes(episodes) => episodes,
+        evaluation @ Report::Evaluation { .. } => return Some(evaluation),
+    };
+    while episodes.len() < EPISODES_MAX
+        && let Some(Report::Episodes(_)) = queued.front()
+        && let Some(Report::Episodes(more)) = queued.pop_front()
+    {
+        episodes.extend(more);
+    }
+    if episodes.len() > EPISODES_MAX {
+        queued.push_front(Report::Episodes(episodes.split_off(EPISODES_MAX)));
+    }
+    Some(Report::Episodes(episodes))
+}
+
+/// Sends a report until the learner has it. An episode report is lost if the connection breaks, because it may have arrived;
+/// an evaluation report is sent again, because the learner drops duplicates.
+async fn send_report(client: &mut LearnerClient<Channel>, request: v1::ReportRequest, backoff: &mut Backoff) {
+    let is_evaluation = request.evaluation.is_some();
+    loop {
+        let answer = timeout(ANSWER_WAIT_MAX, client.report(request.clone())).await;
+        let Err(status) = answer.unwrap_or_else(|_| Err(late())) else {
+            return backoff.reset();
+        };
+        if is_refusal(&status) || !is_evaluation && !is_shortage(&status) {
+            let kind = if is_evaluation { "evaluation" } else { "episodes" };
+            warn!(kind, error = describe(&status), "report dropped");
+            return;
+        }
+        sleep(backoff.next()).await;
     }
 }
 
@@ -490,5 +523,27 @@ mod tests {
             update.weights.as_ref().unwrap().evaluation.unwrap().number
         };
         assert_eq!([after(5), after(6), after(5)], [5, 6, 6]);
+    }
+
+    #[test]
+    fn queued_episodes_are_sent_together_in_reports_of_bounded_size() {
+        let episode = |steps| proto::EpisodeReport { score: 0.0, steps, truncated: false };
+        let games = |count: usize| Report::Episodes(vec![episode(count as u64); count]);
+        let evaluation = Report::Evaluation { number: 1, players: Vec::new() };
+        let mut queued = VecDeque::from([
+            games(3),
+            games(4),
+            evaluation.clone(),
+            games(EPISODES_MAX),
+            games(2 * EPISODES_MAX + 1),
+        ]);
+        let mut sent = Vec::new();
+        while let Some(report) = next_report(&mut queued) {
+            sent.push(match report {
+                Report::Episodes(episodes) => episodes.len(),
+                Report::Evaluation { .. } => 0,
+            });
+        }
+        assert_eq!(sent, [7, 0, EPISODES_MAX, EPISODES_MAX, EPISODES_MAX, 1]);
     }
 }

@@ -322,6 +322,13 @@ fn silent() -> Status {
     Status::deadline_exceeded(format!("no answer within {} s", ANSWER_WAIT_MAX.as_secs()))
 }
 
+/// Whether a server that is reachable answered that it lacks something for now: streams, requests, room. The call had no
+/// effect, so a retry repeats nothing.
+pub fn is_shortage(status: &Status) -> bool {
+    // tonic gives the same code to connections that break, but with the error as the source.
+    status.code() == Code::Unavailable && std::error::Error::source(status).is_none()
+}
+
 /// Whether a status is permanent: a retry would get the same answer.
 pub fn is_refusal(status: &Status) -> bool {
     use Code::{

@@ -103,6 +103,17 @@ impl Averages {
     }
 }
 
+/// The mean of numbers, finite if they are: a sum that overflows is replaced by one of shares.
+pub fn mean(numbers: &[f64]) -> f64 {
+    let count = numbers.len() as f64;
+    let mean = numbers.iter().sum::<f64>() / count;
+    if mean.is_finite() {
+        mean
+    } else {
+        numbers.iter().map(|number| number / count).sum::<f64>().clamp(f64::MIN, f64::MAX)
+    }
+}
+
 /// The mean score of recent training games.
 #[derive(Clone, Debug, Default)]
 pub struct RecentScores(VecDeque<f64>);
@@ -118,7 +129,8 @@ impl RecentScores {
 
     /// The mean; `None` before the first game.
     pub fn mean(&self) -> Option<f64> {
-        (!self.0.is_empty()).then(|| self.0.iter().sum::<f64>() / self.0.len() as f64)
+        let scores: Vec<f64> = self.0.iter().copied().collect();
+        (!scores.is_empty()).then(|| mean(&scores))
     }
 }
 
@@ -175,6 +187,8 @@ mod tests {
         recent.add(1e6);
         (0..RECENT_GAMES).for_each(|_| recent.add(2.0));
         assert_eq!(recent.mean(), Some(2.0));
+        (0..RECENT_GAMES).for_each(|_| recent.add(1.7e308));
+        assert!(recent.mean().unwrap().is_finite());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The points of a learning curve, for the live page and for `quiver plot`.
 
+use crate::averages;
 use crate::record::{AGENT, Episode, Evaluation};
 
 pub use envs::display_name;
@@ -36,8 +37,9 @@ pub fn points<'a>(evaluations: impl IntoIterator<Item = &'a Evaluation>) -> Vec<
 
 /// Training scores as (frames, score): means of equally many games each.
 pub fn smoothed(episodes: &[Episode]) -> Vec<(f64, f64)> {
-    let mean =
-        |games: &[Episode], of: fn(&Episode) -> f64| games.iter().map(of).sum::<f64>() / games.len() as f64;
+    let mean = |games: &[Episode], of: fn(&Episode) -> f64| {
+        averages::mean(&games.iter().map(of).collect::<Vec<_>>())
+    };
     episodes
         .chunks(episodes.len().div_ceil(TRAINING_POINTS_MAX).max(1))
         .map(|games| (mean(games, |game| game.frames as f64), mean(games, |game| game.score)))

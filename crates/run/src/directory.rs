@@ -33,14 +33,6 @@ pub enum RunDirError {
         path: String,
         error: io::Error,
     },
-    /// A line of a record can't be parsed.
-    #[error("{path} is damaged in line {line}: {what}; restore or delete that line")]
-    Damaged {
-        path: String,
-        /// Counted from 1.
-        line: usize,
-        what: String,
-    },
     /// The run's configuration can't be read.
     #[error(transparent)]
     Config(#[from] ConfigError),

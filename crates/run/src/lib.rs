@@ -13,6 +13,7 @@ pub mod command;
 pub mod curve;
 pub mod directory;
 pub mod event;
+pub mod lines;
 pub mod output;
 pub mod parent;
 pub mod progress;

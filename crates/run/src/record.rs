@@ -13,7 +13,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::averages;
 use crate::directory::{RunDirError, io_error};
+use crate::lines::{self, Lines};
 use crate::tensorboard;
 use settings::choices::EvaluationPolicy;
 
@@ -52,14 +54,27 @@ impl Evaluation {
         Self { frames: 0, updates: 0, player: player.into(), policy, mean, standard_error, scores }
     }
 
-    /// Mean and standard error of the mean (0 for a single score).
+    /// Mean and standard error of the mean (0 for a single score). Finite for finite scores.
     pub fn mean_and_error(scores: &[f64]) -> (f64, f64) {
-        let count = scores.len() as f64;
-        let mean = scores.iter().sum::<f64>() / count;
-        let variance =
-            scores.iter().map(|score| (score - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
-        (mean, (variance / count).sqrt())
+        let (mean, error) = mean_and_error(scores);
+        if mean.is_finite() && error.is_finite() {
+            return (mean, error);
+        }
+        // A sum or a square was too large: compute in units of the largest score. The usual way comes first, so that
+        // the digits of usual scores do not change.
+        let unit = scores.iter().fold(0.0, |most: f64, score| most.max(score.abs()));
+        let scaled: Vec<f64> = scores.iter().map(|score| score / unit).collect();
+        let (mean, error) = mean_and_error(&scaled);
+        let finite = |number: f64| number.clamp(f64::MIN, f64::MAX);
+        (finite(mean * unit), finite(error * unit))
     }
+}
+
+fn mean_and_error(scores: &[f64]) -> (f64, f64) {
+    let count = scores.len() as f64;
+    let mean = averages::mean(scores);
+    let variance = scores.iter().map(|score| (score - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
+    (mean, (variance / count).sqrt())
 }
 
 /// Means over the updates since the previous entry.
@@ -234,9 +249,20 @@ impl Record {
         Ok(cut)
     }
 
+    /// Appends episodes with one write to each file, because members report hundreds at a time.
+    pub fn episodes(&mut self, episodes: &[Episode]) -> io::Result<()> {
+        let (mut lines, mut events, time) = (Vec::new(), Vec::new(), now());
+        for episode in episodes {
+            serde_json::to_writer(&mut lines, episode)?;
+            lines.push(b'\n');
+            let values = [("training/score", episode.score), ("training/steps", episode.steps as f64)];
+            events.extend(tensorboard::scalars(time, episode.frames, &values));
+        }
+        self.append(&[(EPISODES, lines), (EVENTS, events)])
+    }
+
     pub fn episode(&mut self, episode: &Episode) -> io::Result<()> {
-        let scalars = [("training/score", episode.score), ("training/steps", episode.steps as f64)];
-        self.append(&[line(EPISODES, episode)?, scalars_of(episode.frames, &scalars)])
+        self.episodes(std::slice::from_ref(episode))
     }
 
     pub fn evaluation(&mut self, evaluation: &Evaluation) -> io::Result<()> {
@@ -332,35 +358,23 @@ fn complete_lines(file: &mut File) -> io::Result<u64> {
 /// The name under which the trained agent's evaluations are recorded.
 pub const AGENT: &str = "agent";
 
-/// Reads a run's evaluations. An incomplete last line, left by a kill, is skipped.
-pub fn evaluations(run: &Path) -> Result<Vec<Evaluation>, RunDirError> {
+/// Reads a run's evaluations.
+pub fn evaluations(run: &Path) -> Result<Lines<Evaluation>, RunDirError> {
     read(&run.join(FILES[EVALUATIONS]))
 }
 
 /// Reads a run's training episodes.
-pub fn episodes(run: &Path) -> Result<Vec<Episode>, RunDirError> {
+pub fn episodes(run: &Path) -> Result<Lines<Episode>, RunDirError> {
     read(&run.join(FILES[EPISODES]))
 }
 
 /// Reads a run's training figures.
-pub fn training(run: &Path) -> Result<Vec<Training>, RunDirError> {
+pub fn training(run: &Path) -> Result<Lines<Training>, RunDirError> {
     read(&run.join(FILES[TRAINING]))
 }
 
-fn read<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, RunDirError> {
-    let bytes = std::fs::read(path).map_err(|error| io_error(path, error))?;
-    let mut values = Vec::new();
-    for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
-        match serde_json::from_slice(line) {
-            Ok(value) => values.push(value),
-            Err(_) if !line.ends_with(b"\n") => break,
-            Err(error) => {
-                let (path, what) = (path.display().to_string(), error.to_string());
-                return Err(RunDirError::Damaged { path, line: index + 1, what });
-            }
-        }
-    }
-    Ok(values)
+fn read<T: DeserializeOwned>(path: &Path) -> Result<Lines<T>, RunDirError> {
+    lines::read(path).map_err(|error| io_error(path, error))
 }
 
 fn now() -> f64 {
@@ -385,7 +399,7 @@ mod tests {
         drop(record);
         let mut record = Record::open(folder.path(), &cut).unwrap();
         record.episode(&episode(3)).unwrap();
-        assert_eq!(episodes(folder.path()).unwrap(), [episode(1), episode(3)]);
+        assert_eq!(episodes(folder.path()).unwrap().values, [episode(1), episode(3)]);
     }
 
     #[test]
@@ -394,9 +408,11 @@ mod tests {
         let mut record = Record::open(folder.path(), &Cut::default()).unwrap();
         record.episode(&episode(1)).unwrap();
         record.append(&[(EPISODES, b"{\"frames\":2,".to_vec())]).unwrap();
-        assert_eq!(episodes(folder.path()).unwrap(), [episode(1)]);
+        let whole = Lines { values: vec![episode(1)], ..Lines::default() };
+        assert_eq!(episodes(folder.path()).unwrap(), whole);
         record.append(&[(EPISODES, b"\n".to_vec())]).unwrap();
-        assert!(matches!(episodes(folder.path()), Err(RunDirError::Damaged { line: 2, .. })));
+        let read = episodes(folder.path()).unwrap();
+        assert_eq!((read.values, read.bad[0].line), (vec![episode(1)], 2));
     }
 
     #[test]
@@ -418,7 +434,26 @@ mod tests {
         // An episode writes two scalars in one event: the event may be complete although the file is cut.
         assert!(cut.0[EVENTS] >= whole.0[EVENTS] && cut.0[EVENTS] < two.0[EVENTS]);
         record.episode(&episode(3)).unwrap();
-        assert_eq!(episodes(folder.path()).unwrap(), [episode(1), episode(3)]);
+        assert_eq!(episodes(folder.path()).unwrap().values, [episode(1), episode(3)]);
+    }
+
+    #[test]
+    fn a_mean_of_finite_scores_is_finite() {
+        let largest = f64::MAX;
+        assert_eq!(Evaluation::mean_and_error(&[1.7e308, 1.7e308]), (1.7e308, 0.0));
+        for scores in [
+            &[largest, largest, -largest][..],
+            &[largest, -largest],
+            &[1e200, 3e200],
+            &[largest],
+            &[largest; 3],
+        ] {
+            let (mean, error) = Evaluation::mean_and_error(scores);
+            assert!(mean.is_finite() && error.is_finite(), "{scores:?}: {mean} ± {error}");
+        }
+        let evaluation = Evaluation::new(AGENT, EvaluationPolicy::Greedy, vec![1.7e308, 1.7e308]);
+        let text = serde_json::to_string(&evaluation).unwrap();
+        assert_eq!(serde_json::from_str::<Evaluation>(&text).unwrap(), evaluation);
     }
 
     #[test]
@@ -433,11 +468,11 @@ mod tests {
         for attempt in 0..3 {
             let error = record.episode(&episode(2)).unwrap_err();
             assert!(attempt > 0 || error.kind() == io::ErrorKind::StorageFull, "{error}");
-            assert_eq!(episodes(folder.path()).unwrap(), [episode(1)]);
+            assert_eq!(episodes(folder.path()).unwrap().values, [episode(1)]);
         }
         record.files[EVENTS].file = events;
         record.episode(&episode(2)).unwrap();
-        assert_eq!(episodes(folder.path()).unwrap(), [episode(1), episode(2)]);
+        assert_eq!(episodes(folder.path()).unwrap().values, [episode(1), episode(2)]);
         let events = std::fs::read(folder.path().join(FILES[EVENTS])).unwrap().len() as u64;
         let after = record.cut().unwrap();
         assert!(after.0[EVENTS] == events && after.0[EPISODES] > before.0[EPISODES]);
@@ -459,7 +494,7 @@ mod tests {
         let cut = record.cut().unwrap();
         let tail = &record.files[EPISODES];
         assert!(!tail.sync_failed && tail.synced == cut.0[EPISODES]);
-        assert_eq!(episodes(folder.path()).unwrap(), [episode(1), episode(2)]);
+        assert_eq!(episodes(folder.path()).unwrap().values, [episode(1), episode(2)]);
     }
 
     #[test]

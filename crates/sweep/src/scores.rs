@@ -1,6 +1,7 @@
 //! The runs' final scores: one number for each game and variant. `quiver compare` has more to say about them.
 
 use anyhow::Result;
+use run::output::print_note;
 use run::record::{self, AGENT, EVALUATIONS_FILE, Evaluation};
 use serde_json::{Value, json};
 
@@ -63,7 +64,7 @@ pub fn final_score(run: &Run) -> Result<Option<f64>> {
     if !run.is_finished() || !run.path.join(EVALUATIONS_FILE).is_file() {
         return Ok(None);
     }
-    let mut evaluations = record::evaluations(&run.path)?;
+    let mut evaluations = record::evaluations(&run.path)?.reported(print_note);
     evaluations.retain(|evaluation| evaluation.player == AGENT);
     evaluations.sort_by_key(|evaluation| evaluation.frames);
     Ok(evaluations.last().map(|last| last.mean))

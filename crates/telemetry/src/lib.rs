@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bounded;
 mod health;
 mod listener;
 mod log;

@@ -14,6 +14,7 @@ use prometheus::{Registry, TEXT_FORMAT, TextEncoder};
 use tokio::net::TcpListener;
 use tracing::info;
 
+use crate::bounded::BoundedListener;
 use crate::process::Process;
 use crate::{Health, TelemetryArgs, status_file};
 
@@ -62,10 +63,12 @@ async fn serve_beside(
         .await
         .with_context(|| format!("cannot listen on {requested}; choose another --metrics-listen"))?;
     let address = listener.local_addr()?;
+    let listener =
+        BoundedListener::new(listener, &registry).context("process metrics are already registered")?;
     let router = router
         .route("/metrics", get(async move || metrics(&registry)))
         .route("/healthz", get(async move || healthz(&health)));
-    // The task ends with the runtime. axum retries accept errors itself, so the handle is not needed.
+    // The task ends with the runtime. The listener retries accept errors itself, so the handle is not needed.
     tokio::spawn(async move { axum::serve(listener, router).await });
     if let Some(path) = &args.status_file {
         status_file::write(path, name, address)?;

@@ -104,3 +104,57 @@ async fn a_page_that_fails_to_render_is_an_error_and_the_server_continues() {
     assert!(get(address, "/").await.starts_with("HTTP/1.1 500"));
     assert!(get(address, "/metrics").await.starts_with("HTTP/1.1 200"));
 }
+
+/// Sends a part of a request and keeps the connection.
+fn half(address: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: ").unwrap();
+    stream
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prometheus_scrapes_while_hundreds_of_half_requests_are_open() {
+    let address = telemetry::serve(&args(&[]), "shard", Registry::new(), Health::new()).await.unwrap();
+    let mut held: Vec<TcpStream> = (0..300).map(|_| half(address)).collect();
+    let metrics = get(address, "/metrics").await;
+    assert!(metrics.starts_with("HTTP/1.1 200"), "{metrics}");
+    // The oldest of them were closed, so that the number of open ones is bounded.
+    let closed = tokio::task::spawn_blocking(move || {
+        held.iter_mut().take(200).all(|stream| !matches!(stream.read(&mut [0; 99]), Ok(1..)))
+    });
+    assert!(closed.await.unwrap());
+    let metrics = get(address, "/metrics").await;
+    let closed = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("quiver_http_connections_closed_total{reason=\"limit\"} "));
+    assert!(closed.unwrap().parse::<f64>().unwrap() >= 236.0, "{metrics}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_without_end_is_cut_off() {
+    let address = telemetry::serve(&args(&[]), "shard", Registry::new(), Health::new()).await.unwrap();
+    let endless = move || {
+        let mut stream = half(address);
+        // An error is what the test waits for: the server hung up.
+        while stream.write_all(&[b'x'; 4096]).is_ok() {}
+        let mut body = TcpStream::connect(address).unwrap();
+        body.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999999\r\n\r\n").unwrap();
+        while body.write_all(&[b'x'; 4096]).is_ok() {}
+    };
+    tokio::task::spawn_blocking(endless).await.unwrap();
+    assert!(get(address, "/metrics").await.starts_with("HTTP/1.1 200"));
+}
+
+/// With simulated time: nothing is said for as long as it takes, and the server hangs up.
+#[tokio::test(start_paused = true)]
+async fn a_half_request_and_an_idle_connection_are_closed_in_time() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let address = telemetry::serve(&args(&[]), "shard", Registry::new(), Health::new()).await.unwrap();
+    for text in ["", "GET /metrics HTT", "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"] {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        stream.write_all(text.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        assert_eq!(text.ends_with("\n"), answer.starts_with(b"HTTP/1.1 503"), "{text:?}");
+    }
+}

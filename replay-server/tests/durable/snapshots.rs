@@ -207,7 +207,7 @@ async fn one_snapshot_is_taken_at_a_time() {
     patiently(slow.message()).await.unwrap();
     let mut other = crate::common::client(&process.address);
     let second = other.snapshot(v1::SnapshotRequest {}).await;
-    refused(second, Code::ResourceExhausted, "another snapshot is in progress");
+    refused(second, Code::Unavailable, "another snapshot is in progress");
     // It blocks no other caller.
     assert_eq!(table_status(&mut client).await.items, 199);
     drop(slow);
@@ -220,5 +220,5 @@ async fn a_shard_that_holds_nothing_has_no_snapshot() {
     let mut client = client(&process.address);
     let mut pieces = client.snapshot(v1::SnapshotRequest {}).await.unwrap().into_inner();
     let piece = patiently(pieces.message()).await;
-    refused(piece, Code::FailedPrecondition, "no learner has configured this shard yet");
+    refused(piece, Code::Unavailable, "no learner has configured this shard yet");
 }

@@ -1,11 +1,17 @@
 use super::*;
 use crate::clock::Clock;
 use crate::hub::{HubInputs, RunInfo};
-use proto::WeightsAssembly;
+use crate::reports::Reports;
+use crate::watcher::PROGRESS_EVERY;
 use proto::limits::SEGMENT_BYTES;
+use proto::v1::watch_weights_reply::Update;
+use proto::{Weights, WeightsAssembly};
 use replay::{ReplayStatus, WeightsVersion};
+use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::{advance, timeout};
 use tokio_stream::StreamExt;
+use tonic::Code;
 
 const SEGMENTS: u64 = 4;
 
@@ -21,6 +27,9 @@ type Replies = <LearnerService as Learner>::WatchWeightsStream;
 /// The learner's state, and the stream of an actor.
 struct Watched {
     hub: Arc<Hub>,
+    service: LearnerService,
+    request: v1::WatchWeightsRequest,
+    reports: Reports,
     replies: Replies,
     _shards: watch::Sender<Vec<ShardEntry>>,
 }
@@ -38,7 +47,7 @@ async fn watch_weights() -> Watched {
     let (shards, entries) = watch::channel(vec![ShardEntry::unnamed("shard:1".parse().unwrap())]);
     let replay = ReplayStatus { agent_steps: 77, ..ReplayStatus::default() };
     let inputs = HubInputs { shards: entries, replay: watch::channel(replay).1 };
-    let (hub, _) = Hub::new(run_info, resolved, "unused".into(), inputs, Clock::system());
+    let (hub, reports) = Hub::new(run_info, resolved, "unused".into(), inputs, Clock::system());
     let (index, incarnation) = hub.join(MemberRole::Actor, None).unwrap();
     let options = prometheus::Opts::new("refused", "Calls refused");
     let refused = prometheus::IntCounterVec::new(options, &["reason"]).unwrap();
@@ -50,8 +59,8 @@ async fn watch_weights() -> Watched {
         ticket: hub.ticket(MemberRole::Actor, index, incarnation).into(),
     };
     let service = LearnerService::new(hub.clone(), refused);
-    let replies = service.watch_weights(by(Role::Actor, request)).await.unwrap().into_inner();
-    Watched { hub, replies, _shards: shards }
+    let replies = service.watch_weights(by(Role::Actor, request.clone())).await.unwrap().into_inner();
+    Watched { hub, service, request, reports, replies, _shards: shards }
 }
 
 /// The next message, which comes within two intervals of progress.
@@ -64,7 +73,7 @@ async fn next(replies: &mut Replies) -> v1::WatchWeightsReply {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_receives_whole_versions_and_skips_those_in_between() {
-    let Watched { hub, mut replies, _shards } = watch_weights().await;
+    let Watched { hub, mut replies, _shards, .. } = watch_weights().await;
     let (mut assembly, mut complete, mut published) = (WeightsAssembly::default(), Vec::new(), 0);
     // Each message takes as long as two versions, so a version of four takes as long as eight.
     while complete.len() < 6 {
@@ -86,7 +95,7 @@ async fn a_slow_reader_receives_whole_versions_and_skips_those_in_between() {
 
 #[tokio::test(start_paused = true)]
 async fn a_complete_version_is_followed_by_progress_and_its_memory_is_free() {
-    let Watched { hub, mut replies, _shards } = watch_weights().await;
+    let Watched { hub, mut replies, _shards, .. } = watch_weights().await;
     publish(&hub, 1);
     let first = next(&mut replies).await;
     assert!(first.shards.len() == 1, "the first reply has the shards");
@@ -103,7 +112,7 @@ async fn a_complete_version_is_followed_by_progress_and_its_memory_is_free() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_the_run_does_not_wait_for_the_rest_of_a_version() {
-    let Watched { hub, mut replies, _shards } = watch_weights().await;
+    let Watched { hub, mut replies, _shards, .. } = watch_weights().await;
     publish(&hub, 1);
     assert!(matches!(next(&mut replies).await.update, Some(Update::Segment(_))));
     hub.finish();
@@ -225,4 +234,68 @@ async fn actors_and_evaluators_take_part_only_as_themselves() {
     refused(&service, by_evaluator(games(&evaluator, v1::Role::Evaluator)).await, InvalidArgument, "invalid");
     by_actor(games(&actor, v1::Role::Actor)).await.unwrap();
     by_evaluator(scores(&evaluator, v1::Role::Evaluator)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_stream_of_a_member_ends_the_first_and_a_third_is_a_shortage() {
+    let Watched { hub, service, request, mut replies, _shards, .. } = watch_weights().await;
+    let watch =
+        async || service.watch_weights(by(Role::Actor, request.clone())).await.map(Response::into_inner);
+    publish(&hub, 1);
+    next(&mut replies).await;
+    let mut second = watch().await.unwrap();
+    next(&mut second).await;
+    while let Some(reply) = replies.next().await {
+        assert!(reply.is_ok(), "what was made before");
+    }
+    assert_eq!(hub.present(MemberRole::Actor), 1);
+    // The bodies of both are still held by the connection.
+    let refused = watch().await.err().unwrap();
+    assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+    drop(replies);
+    assert!(watch().await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_does_not_read_holds_no_weights_for_ever() {
+    let Watched { hub, replies, _shards, .. } = watch_weights().await;
+    publish(&hub, 1);
+    let weights = hub.watch_weights(MemberRole::Actor).borrow_and_update().clone().unwrap();
+    let weak = Arc::downgrade(&weights);
+    drop(weights);
+    publish(&hub, 2);
+    timeout(Duration::from_secs(3600), std::future::pending::<()>()).await.unwrap_err();
+    assert_eq!(hub.present(MemberRole::Actor), 0, "its stream has ended");
+    assert!(weak.upgrade().is_none());
+    drop(replies);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_reads_a_version_too_slowly_gets_a_shortage() {
+    let Watched { hub, mut replies, _shards, .. } = watch_weights().await;
+    publish(&hub, 1);
+    let end = loop {
+        advance(Duration::from_secs(25)).await;
+        match replies.next().await {
+            Some(Ok(_)) => {}
+            end => break end,
+        }
+    };
+    assert_eq!(end.unwrap().unwrap_err().code(), Code::Unavailable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_members_next_report_is_accepted_when_its_last_one_was_handled() {
+    let Watched { service, request, mut reports, _shards, .. } = watch_weights().await;
+    let v1::WatchWeightsRequest { caller, role, index, incarnation, ticket } = request;
+    let episodes = vec![v1::Episode { score: 1.0, steps: 9, truncated: false }; 3];
+    let message = v1::ReportRequest { caller, role, index, incarnation, episodes, evaluation: None, ticket };
+    let report =
+        async || service.report(by(Role::Actor, message.clone())).await.map_err(|status| status.code());
+    assert!(report().await.is_ok());
+    for _ in 0..1_000 {
+        assert_eq!(report().await.err(), Some(Code::Unavailable), "it does not wait");
+    }
+    assert_eq!(reports.take_episodes().len(), 3);
+    assert!(report().await.is_ok());
 }

@@ -12,12 +12,12 @@ fn learns(strategy: &str) {
     let settings = [("strategy", strategy), ("frames", "15000"), ("evaluate_final_episodes", "40")];
     let summary = succeed(&order(&path, "cartpole", &settings, false));
     assert!(summary.contains("trained agent"), "{summary}");
-    let evaluations = record::evaluations(&path).unwrap();
+    let evaluations = record::evaluations(&path).unwrap().values;
     let (first, last) = (&evaluations[0], evaluations.last().unwrap());
     assert!(first.mean < 60.0, "untrained: {}", first.mean);
     assert!(last.mean > 100.0 && last.scores.len() == 40, "{strategy}: {}", last.mean);
-    assert!(!record::training(&path).unwrap().is_empty());
-    assert!(!record::episodes(&path).unwrap().is_empty());
+    assert!(!record::training(&path).unwrap().values.is_empty());
+    assert!(!record::episodes(&path).unwrap().values.is_empty());
 }
 
 #[test]
@@ -66,6 +66,6 @@ fn algorithm_learns(algorithm: &str, strategy: &str) {
         ("evaluate_final_episodes", "40"),
     ];
     succeed(&order(&path, "cartpole", &settings, false));
-    let last = record::evaluations(&path).unwrap().pop().unwrap();
+    let last = record::evaluations(&path).unwrap().values.pop().unwrap();
     assert!(last.mean > 100.0, "{algorithm}: {}", last.mean);
 }

@@ -1,6 +1,7 @@
 //! What the runs of a sweep recorded: evaluations, curves over seeds, scores at the end.
 
 use anyhow::Result;
+use run::output::print_note;
 use run::record::{self, AGENT};
 use sweep::Run;
 use value::Strategy;
@@ -37,7 +38,8 @@ impl Scored {
     /// Reads what a run has recorded so far, which may be nothing.
     pub fn read(run: &Run) -> Result<Self> {
         let there = run.path.join("evaluations.jsonl").is_file();
-        let evaluations = if there { record::evaluations(&run.path)? } else { Vec::new() };
+        let evaluations =
+            if there { record::evaluations(&run.path)?.reported(print_note) } else { Vec::new() };
         let of_agent = evaluations.iter().filter(|evaluation| evaluation.player == AGENT);
         let point = |evaluation: &record::Evaluation| ScorePoint {
             frames: evaluation.frames,
