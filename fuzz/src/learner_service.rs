@@ -17,8 +17,10 @@ use prost::Message;
 use proto::limits::{EPISODES_MAX, PLAYERS_MAX, SCORE_MAX};
 use proto::v1::learner_server::LearnerServer;
 use proto::{Weights, v1};
-use replay::{ReplayStatus, WeightsVersion};
+use replay::{ReplayStatus, TicketKey, WeightsVersion};
+use rpc::role::Roles;
 use rpc::shard_entry::ShardEntry;
+use rpc::ticket::{Identity, TicketRole};
 use run::adjusted;
 use settings::{Layers, Resolved};
 use tempfile::TempDir;
@@ -31,6 +33,8 @@ use tonic::codegen::{Service, http};
 
 use crate::input::{Input, piece};
 use crate::service::{framed, status};
+
+const RUN: &str = "run";
 
 const METHODS: [&str; 4] = ["Join", "WatchWeights", "Report", "Adjust"];
 const JOIN: u8 = 0;
@@ -63,7 +67,15 @@ impl Learner {
         let directory = TempDir::new().expect("a directory for a run");
         let resolved = Layers::default().resolve(Some(envs::CARTPOLE)).expect("the game has settings");
         let text = String::new;
-        let run_info = RunInfo { run: "run".into(), incarnation: 1, config: text(), architecture: text() };
+        let run_info = RunInfo {
+            run: RUN.into(),
+            incarnation: 1,
+            start: 1,
+            resumed: false,
+            ticket_key: ticket_key(),
+            config: text(),
+            architecture: text(),
+        };
         let address = "shard:1".parse().expect("an address");
         let (shards, entries) = watch::channel(vec![ShardEntry::unnamed(address)]);
         let inputs = HubInputs { shards: entries, replay: watch::channel(ReplayStatus::default()).1 };
@@ -83,6 +95,7 @@ impl Learner {
         let method = METHODS[usize::from(method)];
         let request = http::Request::post(format!("/quiver.v1.Learner/{method}"))
             .header("content-type", "application/grpc")
+            .extension(Roles::all())
             .body(Body::new(Full::<Bytes>::from(framed(message))))
             .expect("a request");
         let answer = async {
@@ -171,19 +184,29 @@ pub fn run(data: &[u8]) {
     });
 }
 
+fn ticket_key() -> TicketKey {
+    TicketKey::from_bytes(&[7; 32]).expect("the length of a key")
+}
+
+fn ticket(role: TicketRole, index: u32, incarnation: u64) -> Bytes {
+    Identity { run: RUN, role, index, incarnation }.ticket(&ticket_key()).into()
+}
+
 fn watch_request(index: u32, incarnation: u64) -> v1::WatchWeightsRequest {
-    v1::WatchWeightsRequest { caller: Some(proto::caller("run")), role: 1, index, incarnation }
+    let ticket = ticket(TicketRole::Actor, index, incarnation);
+    v1::WatchWeightsRequest { caller: Some(proto::caller(RUN)), role: 1, index, incarnation, ticket }
 }
 
 fn report_request(index: u32, incarnation: u64) -> v1::ReportRequest {
     let episodes = vec![v1::Episode { score: 1.5, steps: 7, truncated: true }; 2];
     v1::ReportRequest {
-        caller: Some(proto::caller("run")),
+        caller: Some(proto::caller(RUN)),
         role: 1,
         index,
         incarnation,
         episodes,
         evaluation: None,
+        ticket: ticket(TicketRole::Actor, index, incarnation),
     }
 }
 
@@ -199,14 +222,21 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let report = call(REPORT, 3, report_request(0, FIRST_MEMBER).encode_to_vec());
     let players = vec![v1::PlayerScores { player: "agent".into(), scores: vec![1.0, -2.5] }];
     let evaluation = Some(v1::EvaluationReport { number: 1, players });
-    let evaluated =
-        v1::ReportRequest { role: 2, episodes: Vec::new(), evaluation, ..report_request(0, FIRST_MEMBER) };
+    let evaluated = v1::ReportRequest {
+        role: 2,
+        episodes: Vec::new(),
+        evaluation,
+        ticket: ticket(TicketRole::Evaluator, 0, FIRST_MEMBER),
+        ..report_request(0, FIRST_MEMBER)
+    };
     let again = v1::JoinRequest {
         protocol: proto::PROTOCOL,
-        run: "run".into(),
+        run: RUN.into(),
         role: 1,
         index: Some(0),
         incarnation: FIRST_MEMBER,
+        ticket: ticket(TicketRole::Actor, 0, FIRST_MEMBER),
+        renew: false,
     };
     let adjust = |key: &str, value: &str| {
         let settings = [(key.to_owned(), value.to_owned())].into();

@@ -376,7 +376,7 @@ impl Shard {
     /// before any of it is obeyed. Otherwise a full disk would refuse a learner whose retry is obeyed, and after a
     /// restart the older one would be.
     fn change(&mut self, options: Option<StoreOptions>, learner: u32, finished: bool) -> Result<(), Refusal> {
-        let configured = self.configured.as_mut().ok_or(Refusal::NotConfigured)?;
+        let configured = self.configured.as_ref().ok_or(Refusal::NotConfigured)?;
         let before = configured.store.options().clone();
         let options = options.unwrap_or_else(|| before.clone());
         if (&options, learner, finished) == (&before, configured.learner, configured.finished) {
@@ -385,8 +385,10 @@ impl Shard {
         options.check()?;
         check_memory(&options, self.memory_limit)?;
         let spec = StoreSpec { options: options.clone(), ..(*configured.spec).clone() };
-        let mut manifest = manifest(&configured.run, &spec, configured.store.incarnation(), learner)?;
-        manifest.finished = finished;
+        let mut manifest = self.manifest(configured)?;
+        manifest.options.clone_from(&options);
+        (manifest.learner, manifest.finished) = (learner, finished);
+        let configured = self.configured.as_mut().ok_or(Refusal::NotConfigured)?;
         grow(&mut configured.store, &options)?;
         if let Err(refusal) = self.backend.save_manifest(manifest) {
             shrink(&mut configured.store, &before)?;

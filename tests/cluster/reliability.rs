@@ -92,6 +92,13 @@ impl Replay for Older {
         passed_on!(self, grant, request)
     }
 
+    async fn issue_ticket(
+        &self,
+        request: Request<v1::IssueTicketRequest>,
+    ) -> Result<Response<v1::IssueTicketReply>, Status> {
+        passed_on!(self, issue_ticket, request)
+    }
+
     async fn info(&self, request: Request<v1::InfoRequest>) -> Result<Response<v1::InfoReply>, Status> {
         passed_on!(self, info, request)
     }

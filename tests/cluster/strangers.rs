@@ -134,7 +134,7 @@ fn strangers_and_nonsense_are_refused_and_counted_and_training_continues() {
     };
     let watching = async { client().watch_weights(watch).await.map(|_| ()) };
     refused(&cluster, watching, Code::FailedPrecondition, &counted("fenced"));
-    let again = v1::JoinRequest { incarnation: joined.incarnation, ticket: joined.ticket.clone(), ..seat };
+    let again = v1::JoinRequest { incarnation: joined.incarnation, ticket: joined.ticket, ..seat };
     refused(&cluster, call_join(again), Code::FailedPrecondition, &counted("fenced"));
 
     // What is not even read.

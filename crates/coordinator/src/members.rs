@@ -313,7 +313,8 @@ mod tests {
         assert!(matches!(later.check(MemberRole::Actor, 0, old), Err(Denied::Unknown { .. })));
         later.rejoin(MemberRole::Actor, 0, old, now).unwrap();
         assert!(later.check(MemberRole::Actor, 0, old).is_ok());
-        assert!(later.join(MemberRole::Actor, Some(0), now).unwrap().1 > old);
+        assert!(later.join(MemberRole::Actor, Some(1), now).unwrap().1 > old);
+        assert!(later.renew(MemberRole::Actor, 0, old, now).unwrap() > old);
     }
 
     #[test]

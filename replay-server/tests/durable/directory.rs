@@ -121,11 +121,11 @@ async fn a_newer_learner_and_the_end_of_the_run_are_remembered() {
 async fn another_format_and_a_damaged_identity_are_not_touched() {
     let (data, _) = Data::filled(2).await;
     let whole = fs::read_to_string(data.file("shard.json")).unwrap();
-    let other = whole.replace("\"format\": 1", "\"format\": 99");
+    let other = whole.replace("\"format\": 2", "\"format\": 99");
     assert_ne!(other, whole);
     fs::write(data.file("shard.json"), other).unwrap();
     let said = Process::fails(&data.flags());
-    assert!(said.contains("the data directory has format 99, but this version reads 1"), "{said}");
+    assert!(said.contains("the data directory has format 99, but this version reads 2"), "{said}");
     assert!(said.contains(data.directory.path().to_str().unwrap()), "{said}");
     fs::write(data.file("shard.json"), &whole[..whole.len() / 2]).unwrap();
     let said = Process::fails(&data.flags());

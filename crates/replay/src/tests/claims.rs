@@ -623,7 +623,7 @@ fn a_frame_that_looks_like_a_record_is_not_found() {
         drop(store);
         let path = directory.path().join("ring");
         let mut ring = std::fs::read(&path).unwrap();
-        assert!(Record::find(aligned(&ring[..256]).as_ref(), SALT).is_some());
+        assert!(Record::find(aligned(&ring[..512]).as_ref(), SALT).is_some());
         // Bit 0 of the count of steps.
         ring[80] ^= 1;
         std::fs::write(&path, ring).unwrap();
