@@ -12,9 +12,9 @@ use prometheus::Registry;
 use prost::Message;
 use proto::v1;
 use proto::v1::insert_request::Message as Request;
-use replay::{Store, TicketKey};
 use replay::store::Storage;
 use replay::store::directory::SlotDirectory;
+use replay::{Store, TicketKey};
 use replay_server::config::Fsync;
 use replay_server::{Config, ReplayRouter, Server};
 use rpc::ticket::{Identity, TicketRole};
@@ -247,7 +247,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
         codec: "delta".into(),
         frame_bytes: small::FRAME_BYTES as u32,
         stack: small::STACK as u32,
-        ticket: Identity { run: "run", role: TicketRole::Actor, index: 0, incarnation: 1 }.ticket(&ticket_key()).into(),
+        ticket: Identity { run: "run", role: TicketRole::Actor, index: 0, incarnation: 1 }
+            .ticket(&ticket_key())
+            .into(),
         ..v1::InsertHello::default()
     };
     let mut lane = FuzzLane::new(0, 1, 0);

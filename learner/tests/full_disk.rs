@@ -74,9 +74,12 @@ fn a_full_disk_pauses_the_record_and_then_everything_is_in_it_once() {
     write_while_full(&mut journal, |journal| journal.checkpoint(200, 2, save));
     write_while_full(&mut journal, |journal| journal.checkpoint(201, 2, save));
 
-    let scores: Vec<f64> = episodes(&run).unwrap().iter().map(|episode| episode.score).collect();
+    let scores: Vec<f64> = episodes(&run).unwrap().values.iter().map(|episode| episode.score).collect();
     assert_eq!(scores, [1.0, 2.0, 3.0]);
-    assert_eq!((training(&run).unwrap().len(), evaluations(&run).unwrap()), (1, vec![evaluation]));
+    assert_eq!(
+        (training(&run).unwrap().values.len(), evaluations(&run).unwrap().values),
+        (1, vec![evaluation])
+    );
     for name in ["best", "3"] {
         let checkpoint = Checkpoint::find(&run.join("checkpoints"), Some(name)).unwrap();
         assert_eq!(checkpoint.read("weights.safetensors").unwrap(), b"weights");

@@ -61,10 +61,15 @@ pub(crate) async fn serve(
         _ => return Err(Refusal::ExpectedHello.into()),
     };
     let writer = convert::writer(hello)?;
+    let caller = format!("actor {}", writer.actor);
+    // Before the stream counts as the actor's: a caller with a forged ticket must not use up what its victim may have.
+    let admitted = admit(context, &writer).await?;
     let stream = pending.identify(writer.actor)?;
     budget.set_actor(stream.budget.clone());
-    let caller = format!("actor {}", writer.actor);
-    let spec = admit(context, &writer, &caller, replies).await?;
+    let spec = match admitted {
+        Some(spec) => spec,
+        None => wait_for_configuration(context, &writer, &caller, replies).await?,
+    };
     loop {
         let message = tokio::select! {
             // Biased: a chunk that arrived before the end of the run is still stored.
@@ -107,28 +112,27 @@ async fn next(
     }
 }
 
-/// Admits a writer of this run that proves its identity and has the right frame format. Blocks until the shard is
-/// configured.
-async fn admit(
+/// Admits a writer of this run that proves its identity and has the right frame format. `None` if the shard cannot tell
+/// yet, because no learner has configured it.
+async fn admit(context: &ServiceState, writer: &WriterIdentity) -> Result<Option<Arc<StoreSpec>>, Refusal> {
+    let writer = writer.clone();
+    context.shard.call(move |shard| shard.admit(&writer)).await?
+}
+
+/// Blocks until a learner has configured the shard, then admits the writer.
+async fn wait_for_configuration(
     context: &ServiceState,
     writer: &WriterIdentity,
     caller: &str,
     replies: &ReplySender,
 ) -> Result<Arc<StoreSpec>, Refusal> {
-    let ask = || {
-        let writer = writer.clone();
-        context.shard.call(move |shard| shard.admit(&writer))
-    };
-    if let Some(spec) = ask().await?? {
-        return Ok(spec);
-    }
     let what = "shard configuration";
     let mut wait = WriterWait::new(context, caller, what, replies);
     tokio::select! {
         never = wait.report(what) => match never {},
         configured = context.shard.wait_for_phase(|phase| phase.verifies) => configured?,
     };
-    Ok(ask().await??.expect("the shard is configured"))
+    Ok(admit(context, writer).await?.expect("the shard is configured"))
 }
 
 fn check(writer: &WriterIdentity, spec: &StoreSpec, chunk: v1::Chunk) -> Result<Chunk, Refusal> {

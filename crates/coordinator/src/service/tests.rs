@@ -155,7 +155,7 @@ fn report(joined: &v1::JoinReply, role: v1::Role) -> v1::ReportRequest {
 fn refused<T: std::fmt::Debug>(
     service: &LearnerService,
     answer: Result<T, Status>,
-    code: tonic::Code,
+    code: Code,
     reason: &str,
 ) {
     assert_eq!(answer.unwrap_err().code(), code);
