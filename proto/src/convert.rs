@@ -66,8 +66,11 @@ pub fn store(store: v1::Store) -> Result<StoreSpec, Invalid> {
     let actions = u16::try_from(store.actions).ok().filter(|&actions| actions > 0);
     within("tables", store.tables.len(), 1, TABLES_MAX)?;
     within("frame_bytes", store.frame_bytes as usize, 0, FRAME_BYTES_MAX)?;
-    let max_length = u8::try_from(store.max_length).ok().filter(|&length| length > 0);
-    let max_length = max_length.ok_or_else(|| Invalid::range("max_length", store.max_length, "1 to 255"))?;
+    let max_length = match store.max_length {
+        // Not set: any length that a message can have.
+        0 => u8::MAX,
+        length => u8::try_from(length).map_err(|_| Invalid::range("max_length", length, "1 to 255"))?,
+    };
     let options = StoreOptions {
         bytes_max: usize::try_from(store.bytes_max).unwrap_or(usize::MAX),
         stack: store.stack as usize,
@@ -412,11 +415,10 @@ mod tests {
         assert!(store(unknown).unwrap_err().to_string().contains("zstd"));
         let none = v1::Store { actions: 0, ..store_message(&spec) };
         assert_eq!(store(none).unwrap_err().to_string(), "actions is 0, must be 1 to 65535");
-        for max_length in [0, 256] {
-            let wrong = v1::Store { max_length, ..store_message(&spec) };
-            let expected = format!("max_length is {max_length}, must be 1 to 255");
-            assert_eq!(store(wrong).unwrap_err().to_string(), expected);
-        }
+        let unset = v1::Store { max_length: 0, ..store_message(&spec) };
+        assert_eq!(store(unset).unwrap().options.max_length, 255);
+        let wrong = v1::Store { max_length: 256, ..store_message(&spec) };
+        assert_eq!(store(wrong).unwrap_err().to_string(), "max_length is 256, must be 1 to 255");
         let many = v1::Store { tables: vec![v1::Table::default(); 5], ..store_message(&spec) };
         assert_eq!(store(many).unwrap_err().to_string(), "tables is 5, must be 1 to 4");
     }

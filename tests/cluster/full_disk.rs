@@ -7,7 +7,7 @@ use crate::process::until;
 
 #[test]
 fn a_full_disk_pauses_training_and_the_run_resumes_by_itself_with_nothing_lost() {
-    let mut cluster = Cluster::start(1, 1, &["--min-size", "128", "--checkpoint-every-frames", "2000"]);
+    let mut cluster = Cluster::start(1, 1, &["--min-size", "128"]);
     cluster.moves_on(&[0]);
     cluster.learner.limit_files(Some(0));
     until("the learner waits for space", || cluster.learner_waits_for(&["disk"]));

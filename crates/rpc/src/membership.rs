@@ -533,7 +533,7 @@ mod tests {
         let mut queued = VecDeque::from([
             games(3),
             games(4),
-            evaluation.clone(),
+            evaluation,
             games(EPISODES_MAX),
             games(2 * EPISODES_MAX + 1),
         ]);

@@ -109,7 +109,7 @@ async fn check_roles(request: &SecretsRequest) {
         let code = |may| if may { Code::Unimplemented } else { Code::PermissionDenied };
         assert_eq!(codes, [may_ask, may_join, may_adjust].map(code), "{who}");
     }
-    assert_eq!([running.refused("wrong_role"), running.refused("no_token"), running.cut_off()], [5, 0, 0]);
+    assert_eq!([running.refused("wrong_role"), running.refused("no_token"), running.cut_off()], [7, 0, 0]);
 }
 
 #[tokio::test]

@@ -125,14 +125,14 @@ async fn the_end_of_the_run_does_not_wait_for_the_rest_of_a_version() {
 }
 
 /// A learner's service without a stream.
-fn service() -> (Arc<Hub>, LearnerService) {
+fn service() -> (Arc<Hub>, LearnerService, Reports) {
     let resolved = settings::Layers::default().resolve(Some("cartpole")).unwrap();
     let shards = watch::channel(Vec::new()).1;
     let inputs = HubInputs { shards, replay: watch::channel(ReplayStatus::default()).1 };
-    let (hub, _) = Hub::new(RunInfo::for_tests(), resolved, "unused".into(), inputs, Clock::system());
+    let (hub, reports) = Hub::new(RunInfo::for_tests(), resolved, "unused".into(), inputs, Clock::system());
     let options = prometheus::Opts::new("refused", "Calls refused");
     let refused = prometheus::IntCounterVec::new(options, &["reason"]).unwrap();
-    (hub.clone(), LearnerService::new(hub, refused))
+    (hub.clone(), LearnerService::new(hub, refused), reports)
 }
 
 fn join(role: v1::Role, index: Option<u32>) -> v1::JoinRequest {
@@ -166,7 +166,7 @@ fn refused<T: std::fmt::Debug>(
 #[tokio::test]
 async fn a_member_proves_its_incarnation_in_every_call() {
     use tonic::Code::{AlreadyExists, FailedPrecondition};
-    let (hub, service) = service();
+    let (hub, service, _reports) = service();
     let victim = service.join(by(Role::Actor, join(v1::Role::Actor, None))).await.unwrap().into_inner();
     let other = service.join(by(Role::Actor, join(v1::Role::Actor, None))).await.unwrap().into_inner();
     let forgeries = [
@@ -208,7 +208,7 @@ async fn a_member_proves_its_incarnation_in_every_call() {
 #[tokio::test]
 async fn actors_and_evaluators_take_part_only_as_themselves() {
     use tonic::Code::{FailedPrecondition, InvalidArgument, PermissionDenied};
-    let (_hub, service) = service();
+    let (_hub, service, _reports) = service();
     for (token, claimed) in [(Role::Actor, v1::Role::Evaluator), (Role::Evaluator, v1::Role::Actor)] {
         let request = by(token, join(claimed, None));
         refused(&service, service.join(request).await, PermissionDenied, "role");

@@ -126,8 +126,9 @@ impl Window {
         let start = first.checked_sub(before)?;
         let since_key = self.step(start).map(|step| step.since_key).filter(|&since| since != NO_KEY)?;
         let from = start.checked_sub(since_key.into())?;
-        let chunk = self.step(from)?.chunk;
-        Some(Lead { back: (first - from) as u16, chunk })
+        // A damaged record may count its steps from a key frame that is none.
+        let key = self.step(from).filter(|step| step.since_key == 0)?;
+        Some(Lead { back: (first - from) as u16, chunk: key.chunk })
     }
 
     /// The step with which the actions from `first` up to `last` end too early, if any: an item must not extend past it.
