@@ -141,6 +141,8 @@ def main(protos: str, address: str, into: str, secrets: str) -> None:
     assert (batch.first_steps[0], batch.priorities[0], batch.probabilities[0]) == (0, 90.0, 90 / 96), batch
 
     info = shard.Info(pb.InfoRequest(), timeout=SECONDS)
+    # Not set in the grant: the most that there is.
+    store.max_length = 255
     assert info.run == RUN and info.store == store and not info.durable and not info.blocked_callers, info
     table_status, counters = info.shard.tables[0], info.shard.counters
     assert (table_status.items, table_status.mass, table_status.largest_priority) == (3, 96.0, 96.0), info
