@@ -13,7 +13,7 @@ use envs::Environment;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use replay::WeightsVersion;
-use settings::choices::InitialPriority;
+use settings::choices::{InitialPriority, Precision};
 use settings::networks::{self, Network};
 use settings::{Resolved, Settings};
 use tch::Device;
@@ -26,11 +26,16 @@ const GAME: &str = "pong";
 /// Environments that share a forward pass.
 const LANES: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
-/// The networks, each with its units in the hidden layer.
-const NETWORKS: [(Network, usize); 2] = [(networks::SMALL, 256), (networks::NATURE, 512)];
+/// The networks, each with its units in the hidden layer and the arithmetic of its matrices.
+const NETWORKS: [(Network, usize, Precision); 4] = [
+    (networks::SMALL, 256, Precision::F32),
+    (networks::SMALL, 256, Precision::Bf16),
+    (networks::NATURE, 512, Precision::F32),
+    (networks::NATURE, 512, Precision::Bf16),
+];
 
-/// There are five sides at each of six numbers of lanes: the share of a stretch that one gets.
-const STRETCH_SHARE: f64 = 0.5;
+/// There are nine sides at each of six numbers of lanes: the share of a stretch that one gets.
+const STRETCH_SHARE: f64 = 0.3;
 
 /// Measures both networks at all numbers of lanes.
 pub fn section(seconds: f64) -> Result<Section> {
@@ -123,14 +128,16 @@ fn measure(lanes: u32, seconds: f64) -> Result<[Row; NETWORKS.len()]> {
             100.0 * inference,
         ];
         let plural = if lanes == 1 { "" } else { "s" };
-        Row { name: format!("{}, {lanes} lane{plural}", NETWORKS[side].0), cells: cells.map(Some).into() }
+        let (network, _, precision) = NETWORKS[side];
+        Row { name: format!("{network} {precision}, {lanes} lane{plural}"), cells: cells.map(Some).into() }
     }))
 }
 
 /// The paper's settings with another network.
-fn settings((network, hidden): (Network, usize), lanes: u32) -> Settings {
+fn settings((network, hidden, precision): (Network, usize, Precision), lanes: u32) -> Settings {
     let mut settings = Settings::paper();
     settings.network = network;
+    settings.precision = precision;
     settings.hidden_units = hidden;
     settings.lanes = lanes;
     // The dearer of the two, and that of `quick`.

@@ -23,11 +23,11 @@ pub fn section(measured: &[Section]) -> Result<Section> {
     let batches = transitions * ratio / settings.batch_size as f64;
     let rows = vec![
         row("environment, frames, breakout", frames, figures.cell("environment", GAME, "ours")?),
-        row("inference, frames, nature, 8 lanes", frames, figures.inference("nature, 8 lanes")?),
+        row("inference, frames, nature, 8 lanes", frames, figures.inference("nature f32, 8 lanes")?),
         row(
             "whole actor, frames, nature, 8 lanes",
             frames,
-            figures.cell("actor", "nature, 8 lanes", "actor")?,
+            figures.cell("actor", "nature f32, 8 lanes", "actor")?,
         ),
         row(
             "insert, transitions, 1 writer",
