@@ -110,7 +110,7 @@ impl ReportSender {
 }
 
 impl Reports {
-    /// The episodes of this turn of the training thread, oldest first: fewer than [`TURN_EPISODES`] and one more report.
+    /// The episodes of this turn of the training thread, oldest first: fewer than `TURN_EPISODES` and one more report.
     pub fn take_episodes(&mut self) -> Vec<EpisodeReport> {
         let mut taken = Vec::new();
         while taken.len() < TURN_EPISODES
