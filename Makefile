@@ -5,6 +5,12 @@ GAME ?= kung_fu_master
 PRESET ?=
 ARGS ?=
 
+# GPU=1 builds with CUDA (docs/gpu.md), and runs the cluster's learner on a GPU.
+GPU ?=
+ifneq ($(GPU),)
+export LIBTORCH := $(CURDIR)/.deps/libtorch-cuda/torch
+endif
+
 # Idle OpenMP threads spin by default and take the cores from busy processes.
 export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= passive
@@ -16,9 +22,9 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Download missing dependencies: system packages, libtorch, ALE with its ROMs
-	@deploy/setup
+	@deploy/setup $(if $(GPU),--cuda)
 
-build: setup ## Build the release binaries into target/release
+build: setup ## Build the release binaries into target/release (GPU=1: with CUDA)
 	cargo build --release --locked --workspace --bins
 
 train: build ## Train an Atari game with VER (GAME=breakout, ARGS='--seed 1')
