@@ -5,20 +5,26 @@ GAME ?= kung_fu_master
 PRESET ?=
 ARGS ?=
 
+# GPU=1 builds with CUDA (docs/gpu.md), and runs the cluster's learner on a GPU.
+GPU ?=
+ifneq ($(GPU),)
+export LIBTORCH := $(CURDIR)/.deps/libtorch-cuda/torch
+endif
+
 # Idle OpenMP threads spin by default and take the cores from busy processes.
 export OMP_NUM_THREADS ?= 1
 export OMP_WAIT_POLICY ?= passive
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build train cluster test same-weights docs book deny dashboards test-compose test-kubernetes bench fuzz clean
+.PHONY: help setup build train cluster test same-weights check-cuda docs book deny dashboards test-compose test-kubernetes bench fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Download missing dependencies: system packages, libtorch, ALE with its ROMs
-	@deploy/setup
+	@deploy/setup $(if $(GPU),--cuda)
 
-build: setup ## Build the release binaries into target/release
+build: setup ## Build the release binaries into target/release (GPU=1: with CUDA)
 	cargo build --release --locked --workspace --bins
 
 train: build ## Train an Atari game with VER (GAME=breakout, ARGS='--seed 1')
@@ -54,6 +60,9 @@ test: setup ## Check format, lints and documentation, then run every test
 same-weights: build ## Prove that a refactoring changed no behaviour: train BASE=<commit> and this tree, compare bit for bit
 	@test -n "$(BASE)" || { echo "error: name the commit to compare with: make same-weights BASE=main~1" >&2; exit 2; }
 	python3 tests/same_weights/run.py --base $(BASE)
+
+check-cuda: ## Build with CUDA into target/cuda and check what needs no GPU (the first run downloads 2.5 GB)
+	deploy/check-cuda
 
 docs: ## Regenerate the generated documents, after a setting has changed
 	cargo build --release --locked --bin quiver

@@ -3,14 +3,18 @@
 use settings::choices::{self, Precision};
 use tch::{Cuda, Device, Tensor};
 
-/// The requested GPU does not exist.
+/// The requested GPU does not exist, or this build or the machine's driver can't use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "GPU {requested} not found: libtorch sees {found} GPUs; use --device cpu, or a libtorch built for CUDA (see docs/gpu.md)"
-)]
-pub struct NoSuchDevice {
-    requested: usize,
-    found: i64,
+pub enum NoSuchDevice {
+    #[error(
+        "GPU {requested} not found: this build is for the CPU; build with GPU=1 (see docs/gpu.md), or use --device cpu"
+    )]
+    BuiltForCpu { requested: usize },
+    #[error(
+        "GPU {requested} not found: libtorch sees {found} GPUs; check with nvidia-smi that the driver is of series 580 or newer \
+         (see docs/gpu.md), or use --device cpu"
+    )]
+    NotVisible { requested: usize, found: i64 },
 }
 
 /// The device that a run's settings request. `auto` is the first GPU if there is one, else the CPU.
@@ -23,11 +27,14 @@ pub fn open(device: choices::Device) -> Result<Device, NoSuchDevice> {
 }
 
 fn cuda(number: usize) -> Result<Device, NoSuchDevice> {
+    if !tch::utils::has_cudart() {
+        return Err(NoSuchDevice::BuiltForCpu { requested: number });
+    }
     let found = if Cuda::is_available() { Cuda::device_count() } else { 0 };
     if (number as i64) < found {
         Ok(Device::Cuda(number))
     } else {
-        Err(NoSuchDevice { requested: number, found })
+        Err(NoSuchDevice::NotVisible { requested: number, found })
     }
 }
 
@@ -61,5 +68,12 @@ mod tests {
     #[test]
     fn a_missing_gpu_is_refused() {
         assert!(cuda(999).unwrap_err().to_string().contains("--device cpu"));
+    }
+
+    /// The build script links libtorch_cuda if it is beside libtorch_cpu.
+    #[test]
+    fn the_remedy_for_a_missing_gpu_depends_on_the_build() {
+        let remedy = if tch::utils::has_cudart() { "nvidia-smi" } else { "build with GPU=1" };
+        assert!(cuda(999).unwrap_err().to_string().contains(remedy));
     }
 }
