@@ -641,7 +641,7 @@ async fn one_actor_cannot_keep_the_others_out_with_streams() {
         }
         held.push(Writing::open(&mut client, hello(1, 1)).await);
     }
-    // Those beyond the bound are told to come back, and the others stay.
+    // Streams beyond the bound get UNAVAILABLE, and the others stay.
     until(async || victim.running.metric("quiver_replay_writers_connected") == 257.0).await;
     let excess = Writing::open(&mut client, hello(1, 1)).await.refusal().await;
     assert_status(&excess, Code::Unavailable, "actor 1 already has 256 insert streams");
